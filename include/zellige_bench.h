@@ -56,7 +56,7 @@ ZL_API void   zl_run_close(zl_run run);
 ZL_API const char *zl_run_text(zl_run run, const char *key);
 // Returns the peak of one device for a dtype such as "bf16", in operations per second, or NaN.
 ZL_API double zl_run_peak(zl_run run, const char *dtype);
-// Returns the memory bandwidth of one device in bytes per second, or NaN.
+// Returns the memory bandwidth in bytes per second, or NaN.
 ZL_API double zl_run_bandwidth(zl_run run);
 // Returns the number of CPU threads of the run, or 0 if it is not known.
 ZL_API int    zl_run_threads(zl_run run);

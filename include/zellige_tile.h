@@ -117,7 +117,7 @@ ZL_API bool zl_kernel_is_modelled(const char *target);
 ZL_API const char *zl_kernel_runs_on(const char *target);
 
 // Runs a compiled kernel on arrays and waits for it. Inputs are evaluated and made row-major; outputs are
-// new arrays, which are yours (zl_release). Returns false, with an error and NULL for each output, if that
+// new arrays, which are yours (zl_release). Returns false, with an error and without outputs, if that
 // fails. A kernel that follows its arguments runs on the device that alone has the values of one of them,
 // otherwise on the default device; copies are made as for ops.
 ZL_API bool zl_kernel_call(zl_kernel kernel, int inputs, const zl_array *in, int outputs, zl_array *out);
