@@ -10,13 +10,11 @@
 // Laziness.  An op records what to do; zl_eval(), or reading the data, does it. Views cost nothing.
 //
 // Ownership. A function that returns a zl_array lends it to you until the innermost open scope ends.
-// zl_retain()
-//            makes it yours until zl_release(). What an evaluation computed on its way and nobody retained is
-//            gone.
+//            zl_retain() makes it yours until zl_release(). Intermediate results of an evaluation that are
+//            not retained are freed.
 //
 // Errors.    An op that fails returns NULL; an op given NULL returns NULL. So write the whole expression,
-// then check
-//            once: zl_error() is the first failure of this thread since zl_clear_error().
+//            then check once: zl_error() is the first failure of this thread since zl_clear_error().
 //
 // Threads.   Arrays may be used from any thread; scopes, errors and default streams belong to their thread.
 
@@ -44,7 +42,8 @@ extern "C" {
 #define ZL_VERSION_MINOR 1
 #define ZL_VERSION_PATCH 0
 
-ZL_API const char *zl_version(void); // "0.1.0", of the library that is running
+// Returns the version of the library that is running, "0.1.0".
+ZL_API const char *zl_version(void);
 
 // Types -----------------------------------------------------------------------------------------------------
 
@@ -69,16 +68,19 @@ typedef enum {
     ZL_DTYPE_COUNT,
 } zl_dtype;
 
-// Returns the name of a dtype: "float32".
+// Returns the name of a dtype, "float32", or "unknown" if there is no such dtype.
 ZL_API const char *zl_dtype_name(zl_dtype dtype);
 // Returns the dtype of a name, "float32" or "f32", or ZL_DTYPE_COUNT and an error if there is none.
 ZL_API zl_dtype    zl_dtype_find(const char *name);
-// Returns the bytes of one element.
+// Returns the size of one element in bytes, or 0 if there is no such dtype.
 ZL_API size_t      zl_dtype_size(zl_dtype dtype);
-// Convert elements of float16 and bfloat16, rounding to nearest even.
+// Returns the value of a float16 element, exactly.
 ZL_API float       zl_float16_to_float(uint16_t bits);
+// Returns the float16 element nearest to x; ties go to even.
 ZL_API uint16_t    zl_float16_from_float(float x);
+// Returns the value of a bfloat16 element, exactly.
 ZL_API float       zl_bfloat16_to_float(uint16_t bits);
+// Returns the bfloat16 element nearest to x; ties go to even.
 ZL_API uint16_t    zl_bfloat16_from_float(float x);
 // Returns the dtype to which an op on arrays of both promotes.
 ZL_API zl_dtype    zl_result_type(zl_dtype a, zl_dtype b);
@@ -132,10 +134,12 @@ typedef enum {
     ZL_ERROR_SYNTAX,   // text does not parse
 } zl_error_kind;
 
-// Returns the first error of this thread since zl_clear_error, or NULL.
+// Returns the first error of this thread since zl_clear_error, or NULL. The text is valid until this thread
+// clears it.
 ZL_API const char   *zl_error(void);
-// Returns the kind of that error.
+// Returns the kind of that error, or ZL_ERROR_NONE.
 ZL_API zl_error_kind zl_error_which(void);
+// Forgets this thread's error, so that the next failure is recorded.
 ZL_API void          zl_clear_error(void);
 
 // Scopes and ownership --------------------------------------------------------------------------------------
@@ -149,9 +153,12 @@ typedef struct {
     zl_stream stream; // the stream before that
 } zl_scope;
 
+// Begins a scope on this thread. Ops are recorded for the same stream as before.
 ZL_API zl_scope zl_scope_begin(void);
-// Begins a scope whose ops are recorded for a stream.
+// Begins a scope whose ops are recorded for a stream; NULL stands for the same stream as before.
 ZL_API zl_scope zl_scope_begin_on(zl_stream stream);
+// Ends a scope: the arrays lent in it are no longer valid unless they are retained. Restores the stream
+// that zl_scope_begin_on replaced.
 ZL_API void     zl_scope_end(zl_scope scope);
 // Ends a scope and lends `result` to the scope outside. Returns `result`.
 ZL_API zl_array zl_scope_leave(zl_scope scope, zl_array result);
@@ -162,8 +169,10 @@ ZL_API zl_array zl_scope_leave(zl_scope scope, zl_array result);
     for (zl_scope zl_s_ = zl_scope_begin(), *zl_open_ = &zl_s_; zl_open_; \
          zl_scope_end(zl_s_), zl_open_ = NULL)
 
-// Makes an array yours until zl_release. Returns it; NULL gives NULL.
+// Makes an array yours until zl_release, and returns it. NULL gives NULL.
 ZL_API zl_array zl_retain(zl_array a);
+// Releases an array that zl_retain made yours. Its memory is freed when nothing uses it any more. NULL is
+// allowed.
 ZL_API void     zl_release(zl_array a);
 // Evaluates `value`, retains it, and stores it in *owned, whose old array is released. Returns false, with an
 // error, if that fails; then *owned stays as it was.
@@ -171,7 +180,7 @@ ZL_API bool     zl_assign(zl_array *owned, zl_array value);
 
 // Making arrays ---------------------------------------------------------------------------------------------
 
-// Return an array with a copy of row-major data.
+// Return an array with a copy of row-major data, or NULL and an error.
 ZL_API zl_array zl_from(const void *data, zl_shape shape, zl_dtype dtype);
 ZL_API zl_array zl_from_f32(const float *data, zl_shape shape);
 ZL_API zl_array zl_from_f64(const double *data, zl_shape shape);
@@ -207,11 +216,15 @@ ZL_API zl_array zl_field(zl_array records, size_t offset, zl_dtype dtype, zl_sha
 
 // Looking at arrays: nothing here evaluates -----------------------------------------------------------------
 
+// Returns the dtype of an array; ZL_FLOAT32 for NULL.
 ZL_API zl_dtype zl_dtype_of(zl_array a);
+// Returns the number of axes; 0 for NULL.
 ZL_API int      zl_ndim(zl_array a);
 // Returns the size of an axis, where negative axes count from the last, or -1 and an error if there is none.
 ZL_API int64_t  zl_dim(zl_array a, int axis);
+// Returns the number of elements; 0 for NULL.
 ZL_API int64_t  zl_size(zl_array a);
+// Returns how many bytes the elements take without gaps; 0 for NULL.
 ZL_API size_t   zl_nbytes(zl_array a);
 // Returns the shape, which is valid as long as the array.
 ZL_API zl_shape zl_shape_of(zl_array a);
@@ -235,25 +248,30 @@ ZL_API const double  *zl_data_f64(zl_array a);
 ZL_API const int32_t *zl_data_i32(zl_array a);
 ZL_API const int64_t *zl_data_i64(zl_array a);
 ZL_API const bool    *zl_data_bool(zl_array a);
-// Copies an array of any layout to `out`, row-major. `bytes` must be zl_nbytes(a).
+// Copies an array of any layout to `out`, row-major. `bytes` must be zl_nbytes(a). Returns false, with an
+// error, if that fails.
 ZL_API bool           zl_copy_to(zl_array a, void *out, size_t bytes);
-// Return the value of an array of one element.
+// Return the value of an array of one element, converted to the type returned; 0 and an error if that fails.
 ZL_API double         zl_item(zl_array a);
 ZL_API int64_t        zl_item_int(zl_array a);
 // Return the array as text, to be freed with zl_free. An array of more than `most` elements (1,000 for
 // zl_print) is shortened to the ends of its long axes.
 ZL_API char          *zl_print(zl_array a);
 ZL_API char          *zl_print_most(zl_array a, int64_t most);
+// Frees a text that the library returned, or the bytes that zl_save_memory returned. NULL is allowed.
 ZL_API void           zl_free(void *text);
 
 // Evaluation ------------------------------------------------------------------------------------------------
 
-// Compute arrays and wait for them. Return false, with an error, if that fails.
+// Computes an array and waits for it. Returns false, with an error, if that fails.
 ZL_API bool zl_eval(zl_array a);
+// Computes several arrays together and waits for them. Returns false, with an error, if that fails.
 ZL_API bool zl_eval_all(int count, const zl_array *arrays);
-// Begin to compute arrays and return at once. A failure shows when an array is read, or when its stream is
-// waited for.
+// Starts to compute an array and does not wait for it, except while more memory is in use than
+// zl_set_memory_goal allows. Returns false, with an error, if that cannot be started. A later failure shows
+// when the array is read, or when its stream is waited for.
 ZL_API bool zl_async_eval(zl_array a);
+// Starts to compute several arrays together, otherwise like zl_async_eval.
 ZL_API bool zl_async_eval_all(int count, const zl_array *arrays);
 // Waits for this thread's default stream. Returns false, with an error, if something failed there that was
 // not reported yet.
@@ -272,12 +290,16 @@ ZL_API bool zl_grad(zl_array loss, int count, const zl_array *wrt, zl_array *gra
 
 // A list of a function's results, which it keeps until it is freed.
 typedef struct zl_outputs_ zl_outputs;
+// Returns an empty list, to be freed with zl_outputs_free, or NULL and an error.
 ZL_API zl_outputs *zl_outputs_new(void);
+// Frees a list and releases its results. NULL is allowed.
 ZL_API void        zl_outputs_free(zl_outputs *outputs);
+// Returns the number of results; 0 for NULL.
 ZL_API int         zl_outputs_count(const zl_outputs *outputs);
-// Returns a result, which is valid as long as the list holds it.
+// Returns a result, which is valid as long as the list holds it, or NULL and an error if there is none of
+// that index.
 ZL_API zl_array    zl_outputs_get(const zl_outputs *outputs, int index);
-// Appends a result; returns false if it is NULL.
+// Appends a result, which the list retains. Returns false if it is NULL or memory runs out.
 ZL_API bool        zl_give(zl_outputs *out, zl_array a);
 
 // A function of arrays. It runs on the calling thread, on arrays that stand for the real ones, and returns
@@ -327,6 +349,7 @@ typedef struct {
     bool (*vmap)(void *data, int count, const zl_array *in, const int *axis, int results, zl_outputs *out,
                  int *out_axis);
 } zl_custom_fn;
+// Calls f, and records the call with its rules. Appends its results to `out`.
 ZL_API bool zl_custom(const zl_custom_fn *f, int count, const zl_array *in, zl_outputs *out);
 
 // A compiled function. It runs once for each kind of inputs, that is, their dtypes and shapes or, if
@@ -335,17 +358,20 @@ ZL_API bool zl_custom(const zl_custom_fn *f, int count, const zl_array *in, zl_o
 // or read arrays that depend on its inputs. Called inside another transform, it runs as it is. Any thread may
 // call it.
 typedef struct zl_compiled_ *zl_compiled;
-// Returns a compiled function, or NULL and an error. Retains f's data.
+// Returns a compiled function, to be released with zl_compiled_release, or NULL and an error. Retains f's
+// data.
 ZL_API zl_compiled zl_compile(zl_fn f, bool shapeless);
+// Adds a reference to a compiled function, and returns it. NULL gives NULL.
 ZL_API zl_compiled zl_compiled_retain(zl_compiled c);
+// Drops a reference; the last one frees the function and releases f's data. NULL is allowed.
 ZL_API void        zl_compiled_release(zl_compiled c);
 // Calls a compiled function. `key` is bytes that stand for everything else that the function depends on:
 // calls with another key are of another kind. Each number (zl_scalar) is a kind of its own.
 ZL_API bool zl_compiled_call(zl_compiled c, const void *key, size_t key_bytes, int count, const zl_array *in,
                              zl_outputs *out);
-// Set and return a number that a function attaches to its results, and that each replay of it returns; 0 if
-// nothing was recorded.
+// Attaches a number to the results of a function. Each replay of the function attaches the same number.
 ZL_API void    zl_outputs_set_tag(zl_outputs *outputs, int64_t tag);
+// Returns the number attached to these results; 0 if there is none.
 ZL_API int64_t zl_outputs_tag(const zl_outputs *outputs);
 
 // What compiled functions do from now on, in all threads. The first mode is that of ZL_COMPILE.
@@ -355,7 +381,9 @@ typedef enum {
     ZL_COMPILE_NO_FUSE,     // every evaluation runs op by op
     ZL_COMPILE_ENABLED,
 } zl_compile_mode;
+// Sets the mode for all threads. Returns false, with an error, if there is no such mode.
 ZL_API bool            zl_set_compile_mode(zl_compile_mode mode);
+// Returns the mode.
 ZL_API zl_compile_mode zl_get_compile_mode(void);
 
 // Functions in files ----------------------------------------------------------------------------------------
@@ -370,14 +398,18 @@ typedef struct {
 } zl_export_options;
 typedef struct zl_exporter_ zl_exporter;
 
-// Returns an exporter, or NULL and an error. NULL options stand for none.
+// Returns an exporter, to be freed with zl_exporter_free, or NULL and an error. Retains f's data. NULL
+// options stand for none.
 ZL_API zl_exporter *zl_exporter_new(const char *path, zl_fn f, const zl_export_options *options);
-// Traces f, which may not read its inputs, and replaces the file as a whole, so that it can always be read.
-// The last `named` of the inputs have names, which differ.
+// Adds a trace of f, which may not read its inputs, and replaces the file as a whole, so that it can always
+// be read. The last `named` of the inputs have names, which differ. Returns false, with an error, if that
+// fails or the file has a trace for such inputs already.
 ZL_API bool zl_exporter_trace(zl_exporter *e, int count, const zl_array *in, int named,
                               const char *const *name);
+// Frees an exporter. The file stays. NULL is allowed.
 ZL_API void         zl_exporter_free(zl_exporter *e);
-// Exports a single trace, without names.
+// Writes a file with a single trace of f, whose inputs have no names. Returns false, with an error, if that
+// fails.
 ZL_API bool zl_export(const char *path, zl_fn f, int count, const zl_array *in,
                       const zl_export_options *options);
 
@@ -427,11 +459,12 @@ ZL_API bool zl_cpu_kernel(const zl_cpu_kernel_source *k, int count, const zl_arr
 // an error.
 ZL_API char *zl_cpu_kernel_text(const zl_cpu_kernel_source *k, int count, const zl_array *in);
 
-// The same for a kernel in CUDA C++ on the device cuda, like MLX's cuda_kernel. The grid is counted in
-// threads, and a group is a thread block; shared_memory is the bytes per block beyond what the body declares.
-// No other device runs it. It can be exported.
+// Records a call of a kernel in CUDA C++, like MLX's cuda_kernel, otherwise like zl_cpu_kernel. Only the
+// device cuda runs it. The grid is counted in threads, and a group is a thread block; shared_memory is the
+// bytes per block beyond what the body declares. The call can be exported.
 ZL_API bool zl_cuda_kernel(const zl_cpu_kernel_source *k, int64_t shared_memory, int count,
                            const zl_array *in, zl_array *out);
+// Returns the whole text for the CUDA compiler, as zl_cpu_kernel_text does for C.
 ZL_API char *zl_cuda_kernel_text(const zl_cpu_kernel_source *k, int count, const zl_array *in);
 
 // A trace of a function step by step, for writers of other formats, as MLX passes it to callbacks. Arrays
@@ -466,20 +499,22 @@ typedef struct {
     bool (*step)(void *data, const zl_step *step);
     void *data;
 } zl_listener;
-// Traces f and calls the listener, whose arguments are valid until it returns. Stops when the listener
-// returns false.
+// Records f on arrays like `in` and calls the listener, whose arguments are valid until it returns. Stops
+// when the listener returns false. Returns false, with an error, if f or the listener failed.
 ZL_API bool zl_export_steps(zl_fn f, int count, const zl_array *in, bool shapeless,
                             const zl_listener *listener);
 
 typedef struct zl_imported_ zl_imported;
-// Returns the function in a file, or NULL and an error. The contents are checked: a file that is damaged, or
-// that needs ops which this version does not have, is refused.
+// Returns the function in a file, to be freed with zl_imported_free, or NULL and an error. The contents are
+// checked: a file that is damaged, or that needs ops which this version does not have, is refused.
 ZL_API zl_imported *zl_import(const char *path);
-// Calls an imported function, from any thread. The last `named` of the inputs have names.
+// Calls an imported function, from any thread. The last `named` of the inputs have names. Returns false,
+// with an error, if no trace of the file has such inputs.
 ZL_API bool         zl_imported_call(const zl_imported *f, int count, const zl_array *in, int named,
                                      const char *const *name, zl_outputs *out);
 // Returns the text kept with the function; "" if there is none.
 ZL_API const char  *zl_imported_metadata(const zl_imported *f);
+// Frees an imported function and its constants. NULL is allowed.
 ZL_API void         zl_imported_free(zl_imported *f);
 
 // Looking at graphs -----------------------------------------------------------------------------------------
@@ -518,8 +553,9 @@ ZL_API char *zl_profile_end(void);
 // read. Deflated members of an .npz are inflated when they are evaluated; damage inside one is an error of
 // its evaluation that names the file and the member.
 
-// Load and save one array as NumPy's .npy.
+// Returns the array in an .npy file, NumPy's format for one array, or NULL and an error.
 ZL_API zl_array zl_load(const char *path);
+// Writes an array to an .npy file. Returns false, with an error, if that fails.
 ZL_API bool     zl_save(const char *path, zl_array a);
 
 // The contents of a file: arrays by name and, in safetensors (texts only) and gguf, metadata by name.
@@ -527,13 +563,18 @@ typedef struct zl_file_ zl_file;
 // Return the contents of a file, to be freed with zl_file_free, or NULL and an error.
 ZL_API zl_file *zl_load_npz(const char *path);
 ZL_API zl_file *zl_load_safetensors(const char *path);
-// a quantised x.weight also has x.scales and x.biases, for zl_dequantize:
+// Returns the contents of a GGUF file like the functions above. A quantised x.weight also has x.scales and
+// x.biases, for zl_dequantize: Q4_0 and Q4_1 in groups of 32 with 4 bits, Q5_0 and Q5_1 of 32 with 5, Q8_0
+// of 32 with 8. Q4_K, Q5_K and Q6_K, for mode gguf_k, have scales that are bytes, and no biases.
 ZL_API zl_file *zl_load_gguf(const char *path);
-// Q4_0 and Q4_1 in groups of 32 and 4 bits, Q5_0 and Q5_1 of 32 and 5, Q8_0 of 32 and 8. Of Q4_K, Q5_K and
-// Q6_K scales are bytes, for mode gguf_k, without biases.
+// Writes the arrays to an .npz file. Returns false, with an error, if that fails, as the three functions
+// below do.
 ZL_API bool     zl_savez(const char *path, const zl_file *file);
-ZL_API bool     zl_savez_compressed(const char *path, const zl_file *file); // these need zlib
+// Writes the arrays to an .npz file whose members are deflated, which needs zlib.
+ZL_API bool     zl_savez_compressed(const char *path, const zl_file *file);
+// Writes the arrays and metadata to a safetensors file.
 ZL_API bool     zl_save_safetensors(const char *path, const zl_file *file);
+// Writes the arrays and metadata to a GGUF file.
 ZL_API bool     zl_save_gguf(const char *path, const zl_file *file);
 
 typedef struct {
@@ -546,24 +587,29 @@ typedef struct {
 // options stand for none.
 ZL_API zl_file *zl_load_file(const char *path, const zl_load_options *options);
 
-// Writes bytes to a file as the functions above do.
+// Writes bytes to a file as the functions above do. Returns false, with an error, if that fails.
 ZL_API bool     zl_write_file(const char *path, const void *data, size_t bytes);
 
-// Load from and save to memory, which is copied. The format is "npy" (one array, whose name is empty), "npz",
-// "npz_compressed" (only to save), "safetensors" or "gguf". The result of zl_save_memory is freed with
-// zl_free.
+// Returns the contents of a file that lies in memory, which is copied, or NULL and an error. The format is
+// "npy" (one array, whose name is empty), "npz", "safetensors" or "gguf".
 ZL_API zl_file *zl_load_memory(const char *format, const void *data, size_t bytes);
+// Returns a file's contents in one of these formats or "npz_compressed", to be freed with zl_free, and sets
+// *bytes; NULL after an error.
 ZL_API void    *zl_save_memory(const char *format, const zl_file *file, size_t *bytes);
 
+// Returns empty contents, to be freed with zl_file_free, or NULL and an error.
 ZL_API zl_file    *zl_file_new(void);
+// Frees contents and releases their arrays. NULL is allowed.
 ZL_API void        zl_file_free(zl_file *file);
 // Adds an array, which it retains. Returns false, with an error, if the name is taken.
 ZL_API bool        zl_file_add(zl_file *file, const char *name, zl_array a);
+// Returns the number of arrays; 0 for NULL.
 ZL_API int         zl_file_count(const zl_file *file);
 // Returns the name of an array; NULL past the last.
 ZL_API const char *zl_file_name(const zl_file *file, int index);
-// Return an array by index or by name, valid as long as the file. An unknown name gives NULL and an error.
+// Returns the index-th array, valid as long as the contents; NULL past the last.
 ZL_API zl_array    zl_file_array(const zl_file *file, int index);
+// Returns the array of a name, valid as long as the contents, or NULL and an error if there is none.
 ZL_API zl_array    zl_file_find(const zl_file *file, const char *name);
 
 typedef struct {
@@ -579,7 +625,8 @@ typedef struct {
     int texts;
     bool is_list;        // a list of texts, perhaps of one
 } zl_metadata;
-// Adds a value: copies its texts, retains its array.
+// Adds a value: copies its texts, retains its array. Returns false, with an error, if the value does not
+// fit or its name is taken.
 ZL_API bool zl_file_add_metadata(zl_file *file, const zl_metadata *value);
 // Fills in the index-th value; returns false past the last.
 ZL_API bool zl_file_metadata(const zl_file *file, int index, zl_metadata *value);
@@ -591,8 +638,10 @@ ZL_API bool zl_file_metadata(const zl_file *file, int index, zl_metadata *value)
 
 // Sets the state to zl_random_key(seed).
 ZL_API void     zl_random_seed(int64_t seed);
+// Returns the state, a key, which is lent like the result of an op.
 ZL_API zl_array zl_random_state_get(void);
-// Sets the state to a key, which need not be computed yet.
+// Sets the state to a key, which need not be computed yet. Returns false, with an error, if it is not a
+// key.
 ZL_API bool     zl_random_state_set(zl_array key);
 
 // Returns the order in which zl_einsum would combine its operands, as text to be freed with zl_free; NULL
@@ -615,10 +664,13 @@ ZL_API zl_stream zl_default_stream_of(const char *device);
 // Makes a stream, which lives until its thread ends, on a device (NULL: the default device). Returns NULL
 // after an error.
 ZL_API zl_stream zl_new_stream(const char *device);
+// Records ops of this thread for a stream from now on. Returns false, with an error, if it belongs to
+// another thread.
 ZL_API bool      zl_set_default_stream(zl_stream stream);
 // Does what zl_synchronize does, for any stream.
 ZL_API bool      zl_stream_synchronize(zl_stream stream);
-// Records ops of this thread for its default stream of a device: "cpu", "cuda:1", ...
+// Records ops of this thread for its default stream of a device from now on: "cpu", "cuda:1", ... Returns
+// false, with an error, if there is no such device.
 ZL_API bool      zl_use_device(const char *device);
 // Returns the device of a stream, "cuda", and sets *unit; NULL after an error.
 ZL_API const char *zl_stream_device(zl_stream stream, int *unit);
@@ -671,17 +723,21 @@ typedef struct zl_group_ *zl_group;
 ZL_API zl_group    zl_group_init(bool strict, const char *engine);
 // Returns whether this machine has what an engine needs.
 ZL_API bool        zl_group_available(const char *engine);
+// Adds a reference to a group, and returns it. NULL gives NULL.
 ZL_API zl_group    zl_group_retain(zl_group group);
+// Drops a reference; the last one closes the group. NULL is allowed.
 ZL_API void        zl_group_release(zl_group group);
 // Returns this process's rank, from 0; -1 for NULL.
 ZL_API int         zl_group_rank(zl_group group);
+// Returns the number of processes in the group; -1 for NULL.
 ZL_API int         zl_group_size(zl_group group);
-// Returns the name of the engine; "none" for a group of one process.
+// Returns the name of the engine, "none" for a group of one process; NULL for NULL.
 ZL_API const char *zl_group_engine(zl_group group);
 // Returns the group of the ranks that pass the same color, ordered by key; a negative key stands for the
 // rank. All ranks must call it. Returns NULL, with an error, if that fails or the engine cannot split.
 ZL_API zl_group    zl_group_split(zl_group group, int color, int key);
-// Returns when all ranks have called it, after the collectives that were evaluated before.
+// Waits until all ranks have called it, after the collectives that were evaluated before. Returns false,
+// with an error, if the group fails.
 ZL_API bool        zl_group_barrier(zl_group group);
 
 // NULL stands for the group of all processes. In a group of one, collectives return x.
@@ -707,29 +763,38 @@ ZL_API zl_array zl_recv(zl_shape shape, zl_dtype dtype, int from, zl_group group
 
 // All figures are bytes, on the host and on devices together.
 
-// Return the array data in use, the memory kept for reuse, and the most data in use since the last reset.
+// Return the array data in use; the memory kept for reuse; the most data in use since the last reset.
 ZL_API size_t zl_get_active_memory(void);
 ZL_API size_t zl_get_cache_memory(void);
 ZL_API size_t zl_get_peak_memory(void);
+// Resets the peak to the data in use now.
 ZL_API void   zl_reset_peak_memory(void);
 // Sets the limit above which allocations fail, and returns the old one. Without a limit, the host may use 95
 // % of the machine's memory, and a device refuses what it does not have.
 ZL_API size_t zl_set_memory_limit(size_t bytes);
 // Sets the goal above which nothing is kept for reuse and zl_async_eval waits, and returns the old one.
 ZL_API size_t zl_set_memory_goal(size_t bytes);
+// Returns the goal.
 ZL_API size_t zl_get_memory_goal(void);
 // Sets how much is kept for reuse, and returns the old value. Without it, that is a quarter of the machine's
 // memory, and all of a device's.
 ZL_API size_t zl_set_cache_limit(size_t bytes);
+// Frees all memory that is kept for reuse.
 ZL_API void   zl_clear_cache(void);
 
 // Controls --------------------------------------------------------------------------------------------------
 
+// Returns how many CPU threads evaluation may use, the caller included.
 ZL_API int  zl_threads(void);
+// Sets that number, after waiting for parallel work that is running. Returns false, with an error, if it is
+// out of range or the call comes from inside parallel work.
 ZL_API bool zl_set_threads(int count);
 
 typedef enum { ZL_LOG_NONE, ZL_LOG_ERROR, ZL_LOG_WARN, ZL_LOG_INFO, ZL_LOG_DEBUG } zl_log_level;
+// Sets the most detailed level that is logged, in all threads. The first level is that of ZL_LOG.
 ZL_API void zl_set_log_level(zl_log_level level);
+// Sets the function that receives each logged line, from any thread; NULL: lines go to stderr. The function
+// replaced may still be running in another thread.
 ZL_API void zl_set_log(void (*callback)(zl_log_level level, const char *line, void *context), void *context);
 
 // Returns how often something happened since the start, by name: "compiles", "kernels", "fallbacks",

@@ -1,5 +1,5 @@
-// zellige_ahead.h - compiling ahead, for TPUs that are elsewhere: what Google's compiler makes of arrays that
-// are not evaluated.
+// zellige_ahead.h - compiling ahead of time, for TPUs that this machine need not have: what Google's compiler
+// makes of arrays that are not evaluated.
 
 #ifndef ZELLIGE_AHEAD_H
 #define ZELLIGE_AHEAD_H
@@ -10,31 +10,34 @@
 extern "C" {
 #endif
 
-// A compiler and the chips that it compiles for: "v6e:1x1", "v5e:2x2", "tpu7x:1x1x1". It is that of the PJRT
-// plugin that ZL_PJRT names, or of libtpu among Python's packages, and takes no chip. NULL after an error.
+// A compiler for a topology of chips: "v6e:1x1", "v5e:2x2", "tpu7x:1x1x1". It belongs to the PJRT plugin that
+// ZL_PJRT names, or to libtpu among Python's packages, and needs no chip.
 typedef struct zl_ahead_ zl_ahead;
+// Returns a compiler, to be closed with zl_ahead_close, or NULL and an error.
 ZL_API zl_ahead *zl_ahead_open(const char *topology);
+// Closes a compiler. NULL is allowed.
 ZL_API void      zl_ahead_close(zl_ahead *a);
 
-// What the compiler made of a program, and what it expects: cycles, seconds, flops and bytes are its
-// estimates, 0 where it has none.
+// A compiled program. Cycles, seconds, flops and bytes are the compiler's estimates, 0 where it has none.
 typedef struct {
     char *program;   // StableHLO, as it was compiled
-    char *optimized; // what the compiler made of it, in lines like those of HLO
+    char *optimized; // the program after the compiler's passes, in lines like those of HLO
     int64_t code_bytes, argument_bytes, result_bytes, temporary_bytes; // in the chip's memory
-    double cycles;   // of one core; what a loop repeats is counted once
+    double cycles;   // of one core; the body of a loop is counted once
     double seconds;  // at least, by the chip's peaks alone
     double flops, bytes;
 } zl_ahead_program;
 
-// Compiles all calls behind the arrays, which are not evaluated, as one program. False after an error, which
-// names an op that TPUs leave to the CPU. What is filled in is to be freed in any case.
+// Compiles all calls that compute the arrays, which are not evaluated, as one program. Returns false, with
+// an error, if that fails; the error names an op that TPUs leave to the CPU. *out is freed with
+// zl_ahead_program_free in either case.
 ZL_API bool zl_ahead_compile(zl_ahead *a, int count, const zl_array *outputs, zl_ahead_program *out);
+// Frees the texts of a program.
 ZL_API void zl_ahead_program_free(zl_ahead_program *p);
 
-// Records a small call of the index-th op, whose name goes to *op, on evaluated zeros of a dtype, as
-// zl_device_support asks about it. NULL without an error: the op does not take the dtype, or only programs
-// bring it. Past the last *op is NULL.
+// Records a small call of the index-th op on evaluated zeros of a dtype, as zl_device_support does, and
+// sets *op to the op's name, or to NULL past the last. Returns the call's result, or NULL without an error
+// if the op does not take the dtype or is a kernel that only a program brings.
 ZL_API zl_array zl_op_sample(int index, zl_dtype dtype, const char **op);
 
 #ifdef __cplusplus

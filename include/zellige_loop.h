@@ -12,13 +12,13 @@
 extern "C" {
 #endif
 
-// A function that gives its own next inputs, run again and again in the same memory. The function takes the
-// state and returns the next state, with the same dtypes and shapes in the same order, followed by its
-// results. It is called once, and must not read the values of the arrays it is given. Its calls are planned
-// and given memory once; what does not depend on the state is computed before the first turn. A turn runs
-// that plan and nothing else: it records no op, plans nothing and allocates no memory. On devices that run
-// whole programs (pjrt), with ops that fall back to the CPU, or on several streams, each turn calls the
-// function again instead. Only one thread may use a loop at a time.
+// A loop over a function that gives its own next inputs. The function takes the state and returns the next
+// state, with the same dtypes and shapes in the same order, followed by its results. It is called once, and
+// must not read the values of the arrays it is given. Its calls are planned and given memory once; what
+// does not depend on the state is computed before the first turn. A turn runs that plan and nothing else:
+// it records no op, plans nothing and allocates no memory. On devices that run whole programs (pjrt), with
+// ops that fall back to the CPU, or on several streams, each turn calls the function again instead. Only
+// one thread may use a loop at a time.
 typedef struct zl_loop_ *zl_loop;
 // Plans a loop and takes over one reference to each of the `count` arrays of the state. Arrays that nothing
 // else refers to are updated in place; the others are copied first. Returns NULL, with an error, if it fails;

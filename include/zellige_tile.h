@@ -8,13 +8,15 @@
 //     zl_free(c);
 //     zl_kernel_release(k);
 //
-// Stages.    A kernel is shown on its way to a device: "tile" is the kernel as it was written; then each pass
-//            has its name ("lower", "simplify", ...), and then each language ("c", "cuda", ...).
+// Stages.    A kernel can be printed at each stage on its way to a device: "tile" is the kernel as it was
+//            written; each pass is a stage ("lower", "simplify", ...), and so is each language ("c", "cuda",
+//            ...).
 //
-// Ownership. Kernels are yours until zl_kernel_release(), texts until zl_free(). A kernel does not change: it
-//            may be printed from several threads.
+// Ownership. Kernels are yours until zl_kernel_release(), texts until zl_free(). A kernel does not change, so
+//            several threads may print it.
 //
-// Errors.    As in zellige.h: NULL, and zl_error() says why. Text that does not parse: with line and caret.
+// Errors.    As in zellige.h: NULL or false, and zl_error() says why. For text that does not parse, the error
+//            shows the line with a caret.
 
 #ifndef ZELLIGE_TILE_H
 #define ZELLIGE_TILE_H
@@ -27,59 +29,67 @@ extern "C" {
 
 typedef struct zl_kernel_ *zl_kernel; // NULL: failed
 
-// Reads a kernel. name is what messages call the text, such as its file; NULL is "kernel".
+// Parses a kernel. Returns NULL, with an error, if that fails. `name` is what errors call the text, such as
+// its file; NULL stands for "kernel".
 ZL_API zl_kernel zl_kernel_parse(const char *text, const char *name);
-// Does the same with other values of the params, types and ops that the text names:
-// "BM=64,ITEM=f16,COMBINE=maximum". NULL: as they are in the text.
+// Parses a kernel with other values of the params, types and ops that the text names:
+// "BM=64,ITEM=f16,COMBINE=maximum". NULL stands for the values in the text.
 ZL_API zl_kernel zl_kernel_parse_with(const char *text, const char *name, const char *params);
-ZL_API void      zl_kernel_release(zl_kernel kernel); // NULL is allowed
+// Releases a kernel. NULL is allowed.
+ZL_API void      zl_kernel_release(zl_kernel kernel);
 
-// The kernel as it is after a stage, or as text for a target such as "cuda". Passes are shown as they are run
-// for the CPU.
+// Returns the kernel after a stage, or its source for a target such as "cuda", as text to be freed with
+// zl_free; NULL after an error. Passes run as they do for the CPU.
 ZL_API char *zl_kernel_print(zl_kernel kernel, const char *stage);
 
-// Name of the index-th stage, in order; NULL past the last.
+// Returns the name of the index-th stage, in order; NULL past the last.
 ZL_API const char *zl_kernel_stage(int index);
 
 // Compiling and running. ------------------------------------------------------------------------------------
 
-// Reads a kernel and compiles it for a target: "c" is the CPU. What was compiled before, also by another
-// process, is loaded from disk. May be run by several threads at once. With "auto", or NULL, the kernel
-// follows its arguments: each run is on the device on whose memory they are, and compiles the kernel for it
-// if none before did. Mistakes that only a target finds are then told by the run.
+// Parses a kernel and compiles it for a target; "c" is the CPU. Returns NULL, with an error, if that fails.
+// A kernel that was compiled before, also by another process, is loaded from disk. Several threads may run
+// it at once. With "auto", or NULL, the kernel follows its arguments: each run is on the device whose
+// memory holds them, and compiles the kernel for that device if no run before did. Errors that only a
+// target finds are then those of the run.
 ZL_API zl_kernel zl_kernel_compile(const char *text, const char *name, const char *target);
-// Does the same with other values, as zl_kernel_parse_with takes them.
+// Parses and compiles a kernel with other values, as zl_kernel_parse_with takes them.
 ZL_API zl_kernel zl_kernel_compile_with(const char *text, const char *name, const char *target,
                                         const char *params);
-// Compiles a kernel that follows its arguments for a target before it first runs there. False and an error;
-// of a kernel that was compiled for another target too.
+// Compiles a kernel that follows its arguments for a target before it first runs there. Returns false, with
+// an error, if that fails or the kernel was compiled for another target only.
 ZL_API bool zl_kernel_prepare(zl_kernel kernel, const char *target);
-ZL_API const char *zl_kernel_target(int index); // names of the targets, in order; NULL past the last
-// The text that the target's compiler got; the kernel owns it. Of a kernel that follows its arguments that of
-// the target which was last compiled for, and before the first run that for the default device. NULL and an
-// error: it was not compiled.
+// Returns the name of the index-th target; NULL past the last.
+ZL_API const char *zl_kernel_target(int index);
+// Returns the text that the target's compiler received, which the kernel owns, or NULL and an error if the
+// kernel was not compiled. For a kernel that follows its arguments, the target is the last one for which it
+// was compiled; if there is none, the kernel is compiled for the default device.
 ZL_API const char *zl_kernel_source_text(zl_kernel kernel);
 
-// Parameters in the order of arguments: inputs, then outputs.
+// A parameter. Parameters are in the order of arguments: inputs, then outputs.
 typedef struct {
     const char *name;
     zl_dtype dtype;
-    int ndim; // 0 of a scalar too
+    int ndim; // 0 for a scalar too
     bool is_scalar, is_output;
 } zl_kernel_parameter;
+// Returns the number of parameters; 0 for NULL.
 ZL_API int  zl_kernel_parameters(zl_kernel kernel);
+// Fills in the index-th parameter. Returns false, with an error, if there is none.
 ZL_API bool zl_kernel_parameter_at(zl_kernel kernel, int index, zl_kernel_parameter *out);
 
-// Sizes that the kernel names, in order; NULL past the last. With a value for each: the shape of a parameter
-// (dim has room for its axes), and what one run costs.
+// Returns the name of the index-th size that the kernel names; NULL past the last.
 ZL_API const char *zl_kernel_size_name(zl_kernel kernel, int index);
+// Fills in the shape of a parameter, given a value for each size: `dim` has room for the parameter's axes.
+// Returns false, with an error, if a value is out of range or there is no such parameter.
 ZL_API bool zl_kernel_shape(zl_kernel kernel, int parameter, const int64_t *sizes, int64_t *dim);
 typedef struct {
-    double flops, bytes; // of parameters, each byte once
+    double flops, bytes; // bytes: of the parameters, each counted once
 } zl_kernel_cost;
+// Fills in the cost of one run, given a value for each size. Returns false, with an error, if that fails.
 ZL_API bool zl_kernel_cost_of(zl_kernel kernel, const int64_t *sizes, zl_kernel_cost *out);
 
-// Memory that a kernel works on; of a scalar its value, with ndim 0.
+// Memory that a kernel works on. For a scalar, `data` is the address of its value, and ndim is 0.
 typedef struct {
     void *data;
     zl_dtype dtype;
@@ -88,31 +98,34 @@ typedef struct {
     const int64_t *stride; // in elements; NULL: row-major
 } zl_kernel_buffer;
 
-// Runs a compiled kernel on memory, one buffer for each parameter, and waits for it. Sizes that the kernel
-// names are found in the shapes. Shapes, dtypes and strides that do not fit are refused before it starts,
-// with the parameter's name. Memory may be the host's, which is copied if it must be, or that of the target's
-// first GPU. A kernel that follows its arguments wants all of them on one device.
+// Runs a compiled kernel on memory, one buffer for each parameter, and waits for it. The sizes that the
+// kernel names follow from the shapes. Returns false, with an error, if that fails. Shapes, dtypes and
+// strides that do not fit are refused before the kernel starts; the error names the parameter. Memory may
+// be the host's, which is copied to the device if need be, or that of the target's first GPU. A kernel that
+// follows its arguments needs all of them on one device.
 ZL_API bool zl_kernel_run(zl_kernel kernel, int count, const zl_kernel_buffer *buffer);
 
-// The same that many times in a row; *seconds: of one of them, without copies of arguments, by the device's
-// clock if it has one.
+// Runs a kernel like zl_kernel_run, `repeats` times in a row, and sets *seconds to the time of one run,
+// without copies of arguments, by the device's clock if it has one. Returns false, with an error, if that
+// fails.
 ZL_API bool zl_kernel_time(zl_kernel kernel, int count, const zl_kernel_buffer *buffer, int repeats,
                            double *seconds);
 // Returns whether times of a target come from a model of its chip, equal in every run, and not from a clock.
 ZL_API bool zl_kernel_is_modelled(const char *target);
-// Returns what runs the kernels of a target that is no device of arrays, and why: "emulator: ..." or
+// Returns what runs the kernels of a target that is not a device of arrays, and why: "emulator: ..." or
 // "chip: ...". Returns NULL for other targets.
 ZL_API const char *zl_kernel_runs_on(const char *target);
 
-// The same on arrays: inputs are evaluated and made row-major, outputs are new arrays that are yours
-// (zl_release). A kernel that follows its arguments runs on the device that alone has the values of one of
-// them, else on the default device; copies are made as for ops.
+// Runs a compiled kernel on arrays and waits for it. Inputs are evaluated and made row-major; outputs are
+// new arrays, which are yours (zl_release). Returns false, with an error and without outputs, if that
+// fails. A kernel that follows its arguments runs on the device that alone has the values of one of them,
+// otherwise on the default device; copies are made as for ops.
 ZL_API bool zl_kernel_call(zl_kernel kernel, int inputs, const zl_array *in, int outputs, zl_array *out);
 
-// The built-in kernel of one op on rows of numbers: op as in zellige_ops.h without zl_ ("add", "exp",
-// "where"), "cast_" and a type that the IR knows ("cast_f32", from dtype), or "reduce_" and an op
-// ("reduce_add"); or the name of a kernel that ops run on devices, a file of src/kernel/ ("conv"), whose
-// elements have the dtype.
+// Returns a built-in kernel after a stage, as zl_kernel_print does. `op` is an op of zellige_ops.h without
+// zl_ ("add", "exp", "where"), "cast_" and a type of the IR ("cast_f32", from dtype), or "reduce_" and an
+// op ("reduce_add"), each on rows of elements; or it is the name of a kernel that ops run on devices, a
+// file of src/kernel/ ("conv"), with elements of that dtype.
 ZL_API char *zl_kernel_of_op(const char *op, zl_dtype dtype, const char *stage);
 
 // Device C. -------------------------------------------------------------------------------------------------
@@ -127,25 +140,27 @@ typedef struct {
 typedef struct {
     const char *entry; // the function that runs
     int cores;         // 0: one
-    bool counts_only;  // checks and counts commands, but computes nothing
-    bool traces;       // writes down every command
+    bool counts_only;  // check and count commands, but compute nothing
+    bool traces;       // record every command in the report's trace
 } zl_device_c_options;
 typedef struct {
-    double seconds;                       // modelled, as the two that follow
+    double seconds;                       // modelled, like the two that follow
     double compute_seconds, copy_seconds; // of the engines of the busiest core
     int64_t commands, bytes;              // bytes: moved by copies
     int64_t scalars;                      // elements that the control program handled one at a time
-    int64_t bank_conflicts;               // computations of which two operands share a bank of local memory
-    double lanes;                         // in use by computations, of all of them: 0 to 1
+    int64_t bank_conflicts;               // computations in which two operands share a bank of local memory
+    double lanes;                         // share of the lanes that computations use: 0 to 1
     char *trace;                          // NULL unless asked for; free it with zl_free
 } zl_device_c_report;
-// Fills in what a run of a compiled kernel would take on a chip that is modelled, without computing. Returns
-// false, with an error, if times of the target are measured (zl_kernel_is_modelled).
+// Fills in what a run of a compiled kernel would take on a chip that is modelled, without computing.
+// Returns false, with an error, if the target's times are measured rather than modelled
+// (zl_kernel_is_modelled).
 ZL_API bool zl_kernel_report(zl_kernel kernel, int count, const zl_kernel_buffer *buffer,
                              zl_device_c_report *report);
 
-// Compiles the text with the system's C compiler, as it is, and runs it on the chip's emulator, which ends it
-// with an error at the first command that breaks a rule. report may be NULL.
+// Compiles the text as it is with the system's C compiler and runs it on the chip's emulator, which stops
+// with an error at the first command that breaks a rule. Returns false, with an error, if that fails.
+// `report` may be NULL.
 ZL_API bool zl_device_c_run(const char *text, const char *target, const zl_device_c_options *options,
                             int count, const zl_device_c_argument *argument, zl_device_c_report *report);
 
@@ -161,7 +176,7 @@ typedef struct {
     const char *measured;      // what it gains, and against what
     int lines;                 // of a kernel's text; 0: it is a library
 } zl_kernel_override;
-// Fills out with the index-th override, of all devices, also of those that are not here; false past the last.
+// Fills in the index-th override, counted over all devices, available or not. Returns false past the last.
 ZL_API bool zl_kernel_override_at(int index, zl_kernel_override *out);
 
 #ifdef __cplusplus

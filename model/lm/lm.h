@@ -83,12 +83,14 @@ struct lm_config {
     text_json_value quantization; // of MLX's checkpoints; NULL: none
 };
 
-// Reads folder/config.json, of the hub's or transformers 5's dialect, and the end tokens of
-// generation_config.json. Fields that are unknown and set are refused: they could change what the model
-// computes.
+// Reads folder/config.json, in the hub's dialect or that of transformers 5, and the end tokens of
+// generation_config.json. Fields that are unknown and set are refused, since they could change what the
+// model computes. *config is freed with lm_config_free, also after an error.
 bool lm_config_read(struct lm_config *config, const char *folder, struct lm_error *error);
-// The same of a parsed config.json alone, which it takes over; errors begin with `path`.
+// Reads a parsed config.json alone, which it takes over. Errors begin with `path`. *config is freed with
+// lm_config_free, also after an error.
 bool lm_config_of(struct lm_config *config, text_json_value root, const char *path, struct lm_error *error);
+// Frees what a configuration owns, and clears it.
 void lm_config_free(struct lm_config *config);
 
 // lm_weights.c ----------------------------------------------------------------------------------------------
@@ -96,88 +98,101 @@ void lm_config_free(struct lm_config *config);
 // The tensors of a checkpoint: model.safetensors, or the parts that model.safetensors.index.json names. They
 // are mapped.
 struct lm_weights;
-struct lm_weights *lm_weights_open(const char *folder, struct lm_error *error); // NULL after an error
-// The same from tensors that are added one by one; lm_weights_finish comes last. label: what errors begin
-// with. Names are copied.
-struct lm_weights *lm_weights_new(const char *label); // NULL: out of memory
+// Opens the tensors of a folder. Returns NULL after an error.
+struct lm_weights *lm_weights_open(const char *folder, struct lm_error *error);
+// Returns a list without tensors, to which lm_weights_add adds some, before lm_weights_finish; NULL if
+// memory runs out. Errors begin with `label`.
+struct lm_weights *lm_weights_new(const char *label);
+// Adds a tensor, which is retained; its name is copied. Returns false if it is NULL or memory runs out.
 bool     lm_weights_add(struct lm_weights *weights, const char *name, zl_array a);
+// Sorts the tensors that were added, and sets the dtype in which the model is computed.
 void     lm_weights_finish(struct lm_weights *weights, zl_dtype dtype);
-// Weights that are drawn when they are taken, floats of a dtype or words of quantised matrices. NULL: out of
-// memory.
+// Returns weights that are drawn when they are taken, as floats of a dtype or as words of quantised
+// matrices; NULL if memory runs out.
 struct lm_weights *lm_weights_random(int64_t seed, zl_dtype dtype, bool quantized);
+// Frees the list and releases its tensors. NULL is allowed.
 void     lm_weights_free(struct lm_weights *weights);
-// that the model is computed in; ZL_DTYPE_COUNT: of its embedding
+// Returns the dtype in which the model is computed, or ZL_DTYPE_COUNT for that of its embedding.
 zl_dtype lm_weights_dtype(const struct lm_weights *weights);
+// Returns whether there is a tensor of that name.
 bool     lm_weights_has(const struct lm_weights *weights, const char *name);
-// of name.part; 0: it is not there
+// Returns the size of the last axis of the tensor NAME.PART, or 0 if there is none.
 int64_t  lm_weights_columns(const struct lm_weights *weights, const char *name, const char *part);
-// whether name.part is of that
+// Returns whether there is a tensor NAME.PART of that dtype.
 bool     lm_weights_is(const struct lm_weights *weights, const char *name, const char *part, zl_dtype dtype);
-// Returns a tensor and marks it as used; NULL and an error if it is not there or has another shape, in which
-// -1 fits all.
+// Returns a tensor and marks it as used; NULL, with an error, if it is not there or has another shape. A
+// size of -1 in `shape` fits all.
 zl_array lm_weights_take(struct lm_weights *weights, const char *name, zl_shape shape,
                          struct lm_error *error);
-// Fails if a tensor was not taken that no architecture leaves out: the model would not be what its file says.
+// Returns false, with an error, if a tensor was not taken that no architecture leaves out: the model would
+// not be what its file says.
 bool     lm_weights_all_used(const struct lm_weights *weights, bool tied, struct lm_error *error);
-// in the list of those taken; retains it
+// Replaces a tensor of the list by another one, which is retained, and releases the old one.
 void     lm_weights_replace(struct lm_weights *weights, zl_array tensor, zl_array by);
-// of those taken; NULL past the last
+// Returns the index-th of the tensors that were taken, and sets *name; NULL past the last.
 zl_array lm_weights_at(const struct lm_weights *weights, int index, const char **name);
-size_t   lm_weights_bytes(const struct lm_weights *weights); // of the tensors that were taken
+// Returns the bytes of the tensors that were taken.
+size_t   lm_weights_bytes(const struct lm_weights *weights);
 
 // lm_gguf.c -------------------------------------------------------------------------------------------------
 
-bool lm_is_gguf(const char *path); // whether it is a file that begins as one
-// Reads configuration and tensors of a file. False after an error, with what is in *config and *weights to be
-// freed.
+// Returns whether the file begins like a GGUF file.
+bool lm_is_gguf(const char *path);
+// Reads the configuration and the tensors of a file. Returns false after an error; the caller frees *config
+// and *weights in either case.
 bool lm_gguf_open(const char *path, struct lm_config *config, struct lm_weights **weights,
                   struct lm_error *error);
 
 // lm_linear.c -----------------------------------------------------------------------------------------------
 
-// x W^T + bias, of a float matrix (outputs, inputs) or one that MLX quantised. A stack of experts has one
-// axis more.
+// A product x W^T + bias with a float matrix W (outputs, inputs) or one that MLX quantised. A stack of
+// experts has one axis more.
 struct lm_linear {
     zl_array weight, scales, biases, bias; // scales: NULL for floats; bias: NULL for none
     int group_size, bits;
     const char *mode;
-    zl_dtype rows; // of what lm_linear_rows gives; ZL_DTYPE_COUNT: that of the matrix or its scales
+    zl_dtype rows; // of the result of lm_linear_rows; ZL_DTYPE_COUNT: that of the matrix or its scales
 };
 
-// Loads name.weight, and what quantisation added; experts 0: a matrix, else a stack of so many.
+// Loads NAME.weight, its scales and biases if it is quantised, and NAME.bias if `bias`: a matrix if
+// `experts` is 0, otherwise a stack of that many.
 bool lm_linear_load(struct lm_linear *linear, struct lm_weights *weights, const struct lm_config *config,
                     const char *name, int experts, int outputs, int inputs, bool bias,
                     struct lm_error *error);
-// Loads `part` of all experts of an MLP as one stack, which MLX's files have; those of the hub have them one
-// by one.
+// Loads `part` of all experts of an MLP as one stack. MLX's files have it as a stack, those of the hub have
+// the experts one by one.
 bool lm_linear_load_experts(struct lm_linear *linear, struct lm_weights *weights,
                             const struct lm_config *config, const char *mlp, const char *part, int outputs,
                             int inputs, struct lm_error *error);
-// Joins mlp.experts.E.part.weight of all experts, retained; outputs and inputs -1: of any size.
+// Returns MLP.experts.E.PART.weight of all experts as one stack, retained, or NULL after an error. Outputs
+// and inputs of -1 fit any size.
 zl_array lm_linear_stack(struct lm_weights *weights, const char *mlp, const char *part, int experts,
                          int outputs, int inputs, struct lm_error *error);
+// Releases the arrays, and clears the structure.
 void lm_linear_free(struct lm_linear *linear);
 enum { LM_JOIN_MOST = 3 };
-// Makes one matrix of `count` that multiply the same, if they lie alike: the rows of the first come first,
-// and each becomes a view of its rows, also among the weights. They are joined when they are first used.
-// False after an error; *all is empty where they cannot be joined.
+// Joins `count` matrices that multiply the same x to one, if their layouts agree: the rows of the first
+// come first, and each matrix becomes a view of its rows, also among the weights. They are joined when they
+// are first used. Returns false after an error. *all is empty if they cannot be joined.
 bool lm_linear_join(struct lm_linear *all, struct lm_linear *const *each, int count,
                     struct lm_weights *weights);
+// Returns x W^T + bias.
 zl_array lm_linear_apply(const struct lm_linear *linear, zl_array x);
-// x (N, 1, 1, inputs) times the matrices that `chosen` (N, k) names: (N, k, 1, outputs).
+// Returns x (N, 1, 1, inputs) times the matrices that `chosen` (N, k) names: (N, k, 1, outputs).
 zl_array lm_linear_apply_chosen(const struct lm_linear *linear, zl_array x, zl_array chosen);
-zl_array lm_linear_rows(const struct lm_linear *linear, zl_array ids); // rows of the matrix: an embedding
+// Returns the rows of the matrix that `ids` name, as an embedding does.
+zl_array lm_linear_rows(const struct lm_linear *linear, zl_array ids);
 
 // lm_cache.c ------------------------------------------------------------------------------------------------
 
 enum { LM_CACHE_PAGE = 256 }; // positions by which a cache grows
 
 // Keys or values (batch, kv_heads, capacity, head_dim), or their codes with scales and biases, as zl_quantize
-// gives them.
+// returns them.
 typedef zl_array lm_heads[3];
 
-// What one layer keeps of a sequence: keys and values of attention; of linear attention what lm_delta_apply
-// gives. NULL: nothing yet.
+// What one layer keeps of a sequence: keys and values of attention; for linear attention the state of
+// lm_delta_apply. NULL: nothing yet.
 struct lm_kept {
     lm_heads keys, values;
     zl_array recent, state;
@@ -197,39 +212,47 @@ struct lm_cache {
     zl_array at;
 };
 enum { LM_CACHE_ARRAYS = 6 }; // of a layer at most
+// Makes an empty cache. Returns false if memory runs out.
 bool lm_cache_new(struct lm_cache *cache, int layers);
-// The same with codes of so many bits, 4 or 8, of heads of head_dim features; bits 0: none. False after an
-// error.
+// Makes an empty cache that quantises keys and values, of heads of head_dim features, to 4 or 8 bits; 0
+// bits: it does not. Returns false after an error.
 bool lm_cache_quantized(struct lm_cache *cache, int layers, int bits, int head_dim, struct lm_error *error);
+// Releases the arrays of a cache, and clears it.
 void lm_cache_free(struct lm_cache *cache);
-// Appends k[0] and v[0] (batch, kv_heads, T, head_dim) of one layer and sets them to all there are, views of
-// the cache's arrays. The cache's length stays until lm_cache_advance.
+// Appends k[0] and v[0] (batch, kv_heads, T, head_dim) of one layer and sets k and v to all positions, as
+// views of the cache's arrays. The cache's length stays until lm_cache_advance. Returns false after an
+// error.
 bool lm_cache_append(struct lm_cache *cache, int layer, lm_heads k, lm_heads v);
-// Returns for how many positions there is room: INT64_MAX where nothing is kept by position. lm_cache_reserve
-// makes room for `length` before, and returns 0 after an error.
+// Returns for how many positions there is room: INT64_MAX if nothing is kept by position.
 int64_t lm_cache_room(struct lm_cache *cache);
+// Makes room for at least `length` positions, and returns lm_cache_room; 0 after an error.
 int64_t lm_cache_reserve(struct lm_cache *cache, int64_t length);
-// Makes a cache that has arrays where `like` has some: those of the list, in the order of lm_cache_arrays,
-// retained.
+// Makes a cache like `like`, with the arrays of the list, in the order of lm_cache_arrays, retained,
+// instead of its own. Returns false if memory runs out.
 bool lm_cache_like(struct lm_cache *cache, const struct lm_cache *like, const zl_array *list);
-// Puts the list in the place of the arrays, in the same order. What was there is not released, what is there
-// then not retained.
+// Replaces the arrays by those of the list, in the same order. Neither releases the old arrays nor retains
+// the new ones.
 void lm_cache_swap(struct lm_cache *cache, const zl_array *list);
-bool lm_cache_keep(struct lm_cache *cache, int layer, zl_array recent, zl_array state); // of linear attention
+// Replaces the state of a layer of linear attention. Returns false if an array is NULL, after an error.
+bool lm_cache_keep(struct lm_cache *cache, int layer, zl_array recent, zl_array state);
+// Increases the length by `count` positions.
 void lm_cache_advance(struct lm_cache *cache, int64_t count);
-// Whether layers keep a state that does not say what it was earlier: such a cache cannot be trimmed.
+// Returns whether layers keep a recurrent state, which cannot be trimmed to an earlier position.
 bool lm_cache_is_recurrent(const struct lm_cache *cache);
-// Forgets the positions from `length` on. `past`, what a recurrent cache was at that length, gives its
-// states; NULL of others.
+// Drops the positions from `length` on. A recurrent cache takes its states from `past`, a copy made at that
+// length; NULL stands for empty states, and for no states in other caches.
 void lm_cache_trim(struct lm_cache *cache, int64_t length, const struct lm_cache *past);
-// Makes a new cache that shares the arrays of `from`; states_only: only what trimming needs of it.
+// Makes a new cache that shares the arrays of `from`, or if `states_only` only the states, which trimming
+// needs. Returns false if memory runs out.
 bool lm_cache_copy(struct lm_cache *to, const struct lm_cache *from, bool states_only);
-// Makes one cache of those of `count` sequences, whose ends come to lie side by side.
+// Joins the caches of `count` sequences to one, in which all sequences end at the same position. Returns
+// false after an error.
 bool lm_cache_join(struct lm_cache *all, const struct lm_cache *const *one, int count);
-// Makes the cache of the row-th sequence of a batch, which has `length` positions.
+// Makes the cache of the row-th sequence of a batch, which has `length` positions. Returns false after an
+// error.
 bool lm_cache_part(struct lm_cache *one, const struct lm_cache *all, int row, int64_t length);
-// Writes the arrays of the cache to `list`, at most LM_CACHE_ARRAYS for each layer, to be evaluated together
-// with a result.
+// Writes the arrays of the cache to `list`, at most LM_CACHE_ARRAYS per layer, and returns how many there
+// are. They are not retained.
 int  lm_cache_arrays(const struct lm_cache *cache, zl_array *list);
 
 // lm_delta.c ------------------------------------------------------------------------------------------------
@@ -242,13 +265,14 @@ struct lm_delta {
     zl_array norm;           // of each head's result
     zl_array rate, bias;     // A_log and dt_bias: how fast the state decays
 };
-// Loads the tensors of "LAYER.linear_attn".
+// Loads the tensors of "LAYER.linear_attn". Returns false after an error.
 bool lm_delta_load(struct lm_delta *delta, struct lm_weights *weights, const struct lm_config *config,
                    const char *layer, struct lm_error *error);
+// Releases the arrays, and clears the structure.
 void lm_delta_free(struct lm_delta *delta);
-// x (batch, T, hidden). state is what the layer kept of the tokens before, and becomes what it keeps now: the
-// last inputs of its convolution (batch, width - 1, channels) and the state of the rule (batch, value_heads,
-// key_dim, value_dim); NULL at the start.
+// Returns the result of the layer for x (batch, T, hidden), and replaces its state by that after these
+// tokens: the last inputs of the convolution (batch, width - 1, channels) and the state of the rule (batch,
+// value_heads, key_dim, value_dim); both are NULL at the start.
 zl_array lm_delta_apply(const struct lm_delta *delta, const struct lm_config *config, zl_array x,
                         zl_array state[2]);
 
@@ -283,31 +307,38 @@ struct lm_network {
     bool centred; // the file's norms are less 1
 };
 
+// Opens a folder or a GGUF file. Returns false, with an error and an empty network, if that fails. The
+// caller frees the network with lm_network_free.
 bool lm_network_open(struct lm_network *network, const char *folder, struct lm_error *error);
-// The same with random weights; path: of a config.json or its folder.
+// Makes a network with random weights from a config.json or a folder with one, otherwise like
+// lm_network_open.
 bool lm_network_random(struct lm_network *network, const char *path, int64_t seed, struct lm_error *error);
+// Frees a network with its configuration and weights, and clears it.
 void lm_network_free(struct lm_network *network);
 
-// The input of layer `layers` from ids (batch, T) of int32: (batch, T, hidden). All layers give what the last
-// norm takes. With a cache the ids follow what it holds, and it advances.
+// Returns the result of the first `layers` layers for ids (batch, T): (batch, T, hidden). If that is all
+// layers, it is the input of the last norm. With a cache, which may be NULL, the ids follow those it holds,
+// and it advances.
 zl_array lm_hidden(const struct lm_network *network, zl_array ids, int layers, struct lm_cache *cache);
-zl_array lm_logits(const struct lm_network *network, zl_array hidden); // (..., vocabulary)
+// Returns the logits (..., vocabulary) of a result of all layers.
+zl_array lm_logits(const struct lm_network *network, zl_array hidden);
 
 // lm_view.c -------------------------------------------------------------------------------------------------
 
-// of an axis counted from the first; all of the others
+// Returns [start, stop) of one axis, counted from the first, and all of the other axes.
 zl_array lm_slice(zl_array a, int axis, int64_t start, int64_t stop);
 
 // lm_model.c ------------------------------------------------------------------------------------------------
 
+// Returns the network of a model, which the model owns.
 const struct lm_network *lm_network_of(zl_model model);
 
 // lm_rope.c -------------------------------------------------------------------------------------------------
 
-// The wave lengths of scaled rotary positions, float32 (dims / 2), retained; NULL where theta and factor say
-// all.
+// Returns the wave lengths of scaled rotary positions, float32 (dims / 2), retained; NULL if theta and
+// factor alone determine them.
 zl_array lm_rope_frequencies(const struct lm_rope *rope);
-// The plain ones, each times a factor (dims / 2); retained.
+// Returns the unscaled wave lengths, each times one of the factors (dims / 2), retained.
 zl_array lm_rope_stretched(const struct lm_rope *rope, zl_array factors);
 
 // lm_sampler.c ----------------------------------------------------------------------------------------------
@@ -321,30 +352,38 @@ struct lm_sampler {
     zl_array history;
     zl_array bias;    // float32 (vocabulary); NULL: none
 };
+// Makes a sampler. Copies the options, of which NULL stands for the most likely ids. Returns false after an
+// error, which includes options that are out of range.
 bool lm_sampler_new(struct lm_sampler *sampler, const zl_sampling *options, int vocabulary,
                     struct lm_error *error);
+// Releases the arrays of a sampler, and clears it.
 void lm_sampler_free(struct lm_sampler *sampler);
+// Copies a sampler; both share the arrays.
 void lm_sampler_copy(struct lm_sampler *to, const struct lm_sampler *from);
-void lm_sampler_forget(struct lm_sampler *sampler);            // all ids that it saw
-void lm_sampler_see(struct lm_sampler *sampler, zl_array ids); // ids int32 (count), for penalties
-// The arrays that drawing changes, at most LM_SAMPLER_ARRAYS, into the list; and others in their place, which
-// are retained.
+// Clears the history of ids.
+void lm_sampler_forget(struct lm_sampler *sampler);
+// Appends ids, int32 (count), to the history that penalties count.
+void lm_sampler_see(struct lm_sampler *sampler, zl_array ids);
 enum { LM_SAMPLER_ARRAYS = 2 };
+// Writes the arrays that drawing changes, at most LM_SAMPLER_ARRAYS, to the list, and returns how many.
 int  lm_sampler_arrays(const struct lm_sampler *sampler, zl_array *list);
+// Replaces these arrays by those of the list, which are retained, and returns how many.
 int  lm_sampler_put(struct lm_sampler *sampler, const zl_array *list);
-bool lm_sampler_is_plain(const struct lm_sampler *sampler); // takes the most likely id, whatever came before
-// The most likely ids, int32 (count), of logits (count, vocabulary); *log_probability (count), retained, what
-// they have.
+// Returns whether the sampler takes the most likely id, whatever came before.
+bool lm_sampler_is_plain(const struct lm_sampler *sampler);
+// Returns the most likely ids, int32 (count), of logits (count, vocabulary), and sets *log_probability to
+// the logarithms of their probabilities (count), retained. Returns NULL after an error.
 zl_array lm_sample_plain(zl_array logits, zl_array *log_probability);
-// The next id, int32 (1), drawn from logits (vocabulary); *log_probability (1), retained, its logarithm,
-// before sampling changed anything.
+// Returns the next id, int32 (1), drawn from logits (vocabulary), and sets *log_probability (1), retained,
+// to the logarithm of its probability before sampling options changed anything. Returns NULL after an
+// error.
 zl_array lm_sample(struct lm_sampler *sampler, zl_array logits, zl_array *log_probability);
 
 // lm_decode.c -----------------------------------------------------------------------------------------------
 
-// Steps of one token for each of `count` sequences that share a cache, as turns of a loop (zl_loop): the ids
-// that were drawn go into the model, the next are drawn. While the loop runs it has the arrays of the cache
-// and of the samplers.
+// Decodes one token per step for each of `count` sequences that share a cache, as turns of a loop
+// (zl_loop): the ids drawn last are the model's input, and the next ids are drawn. While the loop runs it
+// owns the arrays of the cache and of the samplers.
 struct lm_decode {
     const struct lm_network *network;
     struct lm_cache *cache;
@@ -353,17 +392,17 @@ struct lm_decode {
     zl_loop loop; // NULL: none runs
     int64_t turns, room; // turns that were started; positions that there is room for
 };
-// Draws from logits (count, vocabulary): int32 (count), lent; *log_probability (count), retained. NULL after
-// an error.
+// Draws an id from each row of logits (count, vocabulary). Returns them, int32 (count), lent, and sets
+// *log_probability (count), retained; NULL after an error.
 zl_array lm_decode_draw(struct lm_sampler *const *sampler, int count, zl_array logits,
                         zl_array *log_probability);
-// Starts a step. *next and *probability are what was drawn, (count), or NULL while a loop runs. *id and
-// *log_probability, which are then the caller's, become what was drawn before this step. False after an
-// error.
+// Starts a step. *next and *probability are the ids drawn last and their logarithms, (count), or NULL while
+// a loop runs. Sets *id and *log_probability to those drawn before this step, which the caller then owns.
+// Returns false after an error.
 bool lm_decode_step(struct lm_decode *decode, zl_array *next, zl_array *probability, zl_array *id,
                     zl_array *log_probability);
-// Ends the loop, if one runs: the cache and the samplers have their arrays again, *next and *probability are
-// what was drawn.
+// Ends the loop, if one runs: returns the arrays to the cache and the samplers, and sets *next and
+// *probability to those drawn last. Returns false after an error.
 bool lm_decode_end(struct lm_decode *decode, zl_array *next, zl_array *probability);
 
 // lm_sequence.c ---------------------------------------------------------------------------------------------
@@ -387,14 +426,16 @@ struct zl_sequence_ {
     zl_batch batch;                  // NULL: none
 };
 
-// Computes the prompt, if need be, until there is an id that was drawn. False after an error.
+// Computes the prompt, if need be, and draws the first id after it. Returns false after an error.
 bool lm_sequence_ready(zl_sequence s, char *error, size_t error_bytes);
-bool lm_sequence_settle(zl_sequence s); // ends the loop, if one runs
-bool lm_sequence_take(zl_sequence s, zl_token token); // appends an id that was drawn; false: out of memory
+// Ends the sequence's loop, if one runs. Returns false after an error.
+bool lm_sequence_settle(zl_sequence s);
+// Appends an id that was drawn. Returns false if memory runs out.
+bool lm_sequence_take(zl_sequence s, zl_token token);
 
 // lm_batch.c ------------------------------------------------------------------------------------------------
 
-// gives each sequence its own cache again; NULL: nothing to do. False after an error
+// Gives each sequence its own cache again. A NULL batch needs nothing. Returns false after an error.
 bool lm_batch_apart(zl_batch batch);
 
 #endif

@@ -54,17 +54,20 @@ struct zl_nn_ {
     char prefix[];
 };
 
-// Keeps the first message; returns false.
+// Records an error of the table, unless it has one already. Returns false.
 bool nn_fail(zl_nn nn, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// Adds a parameter of that shape at the end of the table; array: this rank's shard of it, or NULL until there
-// is one.
-struct nn_parameter *nn_add(zl_nn nn, const char *name, zl_shape shape, zl_array array); // NULL: it failed
-void nn_print_shape(char *out, size_t bytes, zl_shape shape); // "(2, 3)"
-struct nn_parameter *nn_find(zl_nn nn, const char *name);     // behind the place's prefix; NULL: none
-// false after an error: it is too long
+// Adds a parameter of that shape at the end of the table. `array` is this rank's shard of it, which is
+// retained, or NULL until there is one. Returns NULL after an error.
+struct nn_parameter *nn_add(zl_nn nn, const char *name, zl_shape shape, zl_array array);
+// Writes a shape as text, "(2, 3)".
+void nn_print_shape(char *out, size_t bytes, zl_shape shape);
+// Finds a parameter by its name without the place's prefix. Returns NULL if there is none.
+struct nn_parameter *nn_find(zl_nn nn, const char *name);
+// Writes the place's prefix, the name and `end` to `out`. Returns false, with an error, if that is too
+// long.
 bool nn_full_name(zl_nn nn, const char *name, const char *end, char *out, size_t bytes);
 
-// nn_mesh.c: which rank is where, and what of a parameter lies there ----------------------------------------
+// nn_mesh.c: the ranks of a mesh, and their parts of parameters ---------------------------------------------
 
 struct nn_mesh {
     struct nn_axis {
@@ -83,39 +86,50 @@ struct nn_mesh {
     bool records;
     int64_t run; // a number that only this run has, on all its ranks; 0: not drawn yet
 };
+// Frees a mesh and releases its groups. NULL is allowed.
 void nn_mesh_free(struct nn_mesh *mesh);
-int nn_mesh_size(const struct nn_mesh *mesh, int axis); // 1 for NULL
+// Returns the number of ranks along an axis; 1 if the mesh is NULL.
+int nn_mesh_size(const struct nn_mesh *mesh, int axis);
 
-// Fills p->split by the table of rules. False and an error where an axis does not divide.
+// Fills in p->split by the rules of the mesh. Returns false, with an error, if an axis does not exist or
+// does not divide evenly along tensor.
 bool nn_place_parameter(zl_nn nn, struct nn_parameter *p);
-// Returns by how many ranks of tensor an axis of the parameter "name" behind nn is divided, or 1.
+// Returns by how many ranks along tensor an axis of the parameter `name` of the place nn is divided; 1 if
+// it is not.
 int nn_parts(zl_nn nn, const char *name, int axis);
 // Returns this rank's shard of a whole parameter, or of anything of its shape. Shards along fsdp are of one
 // size, with zeros at the end.
 zl_array nn_shard_of(const struct nn_mesh *mesh, const struct nn_parameter *p, zl_array whole);
 // Returns the parameter as it is used here: whole along fsdp, divided along tensor.
 zl_array nn_gather(const struct nn_mesh *mesh, const struct nn_parameter *p, zl_array shard);
-// of all ranks
+// Returns the whole parameter, gathered from the shards of all ranks.
 zl_array nn_whole_of(const struct nn_mesh *mesh, const struct nn_parameter *p, zl_array shard);
-// Where this rank's shard lies in the whole, without the zeros: [start, stop). False: it has none.
+// Finds where this rank's shard lies in the whole parameter, without the zeros: [start, stop) along each
+// axis. Returns false if the shard is empty.
 bool nn_extent(const struct nn_mesh *mesh, const struct nn_parameter *p, int64_t *start, int64_t *stop);
-// What layers take whose outputs are divided along tensor: x itself, whose cotangents are summed over tensor.
+// Returns x, for a layer whose outputs are divided along tensor; the cotangents of x are summed over
+// tensor.
 zl_array nn_enter(zl_nn nn, zl_array x);
-zl_array nn_leave(zl_nn nn, zl_array x); // the sum over tensor, whose cotangent is that of each part
-// Of each rank's sums of squares of divided parameters, by [along fsdp][along tensor], the sum over all
-// shards.
+// Returns the sum of x over tensor. The cotangent of each part is that of the sum.
+zl_array nn_leave(zl_nn nn, zl_array x);
+// Returns the sum over all shards of this rank's sums of squares, which are indexed by whether parameters
+// are divided: [along fsdp][along tensor].
 zl_array nn_sum_squares(const struct nn_mesh *mesh, zl_array sum[2][2]);
 
 // nn_bucket.c: gradients sent, and parameters gathered, several at a time -----------------------------------
 
-bool nn_buckets_make(zl_nn nn); // once the table is closed; false: out of memory
+// Divides the parameters of a closed table into buckets. Returns false if memory runs out.
+bool nn_buckets_make(zl_nn nn);
+// Frees the buckets.
 void nn_buckets_free(struct nn_mesh *mesh);
-// Between these two a step is recorded: layers take `in` in the place of shards, in buckets.
+// Begins to record a step, in which layers take `in` instead of the shards.
 void nn_record_begin(struct nn_table *table, const zl_array *in);
+// Ends the recording of a step.
 void nn_record_end(struct nn_table *table);
-// the whole parameter, of a bucket; NULL after an error
+// Returns a parameter that is whole along fsdp; while a step is recorded, it is gathered with its bucket.
+// Returns NULL after an error.
 zl_array nn_bucket_take(zl_nn nn, struct nn_parameter *p);
-// Returns op(x, weight). Its derivative gathers the weight again, where that is divided along fsdp.
+// Returns op(x, weight). Its derivative gathers the weight again if it is divided along fsdp.
 zl_array nn_use_weight(zl_nn nn, const char *name, int which, nn_op op, zl_array x, zl_array weight);
 
 // nn_optimizer.c --------------------------------------------------------------------------------------------
@@ -130,7 +144,7 @@ struct nn_update {
     const struct nn_parameter *of;
     zl_array rate, grown[NN_STATES]; // grown: 1 - beta^steps
     zl_array gradient;
-    zl_array parameter, state[NN_STATES]; // before the step, then behind it
+    zl_array parameter, state[NN_STATES]; // before the step, then after it
 };
 
 struct nn_optimizer {
@@ -138,13 +152,16 @@ struct nn_optimizer {
     int (*states)(zl_nn_kind kind);
     void (*update)(struct nn_update *u);
 };
-const struct nn_optimizer *nn_optimizer_find(const char *name); // NULL: none
+// Returns the optimiser of that name, or NULL if there is none.
+const struct nn_optimizer *nn_optimizer_find(const char *name);
+// Replaces zeros in the options with their defaults.
 void nn_optimizer_defaults(zl_train_options *options);
+// Returns whether there is a schedule of that name.
 bool nn_is_schedule(const char *name);
 
 // nn_layer.c ------------------------------------------------------------------------------------------------
 
-// entered: x is nn_enter's
+// Returns what zl_nn_linear returns. If `entered`, x is a result of nn_enter already.
 zl_array nn_linear(zl_nn nn, const char *name, zl_array x, int outputs, bool bias, bool entered);
 
 // nn_trainer.c and nn_checkpoint.c --------------------------------------------------------------------------
@@ -168,27 +185,34 @@ struct zl_trainer_ {
     volatile sig_atomic_t stops;
     struct nn_writer *writer; // of the last checkpoint; NULL: none
 };
+// Stores `value`, retained, in *owned and releases the old array. Evaluates nothing.
 void nn_replace(zl_array *owned, zl_array value);
 
 enum { NN_NAME_BYTES = 300 };
-// what a checkpoint says beside its arrays
+// Adds the metadata of a checkpoint: about, optimiser, seed, steps. Returns false, with an error, if that
+// fails.
 bool nn_add_fields(zl_trainer t, zl_file *file, const char *about);
-const char *nn_field_of(const zl_file *file, const char *name);     // NULL: it has no such text
+// Returns a text of the metadata, valid as long as the file; NULL if there is none of that name.
+const char *nn_field_of(const zl_file *file, const char *name);
 // Calls visit with a parameter and with each array that belongs to it, by their names in checkpoints, until
-// it returns false.
+// it returns false. Returns whether it always returned true.
 bool nn_each_array(zl_trainer t, int index, bool (*visit)(void *data, const char *name, zl_array a),
                    void *data);
 
 // nn_shards.c -----------------------------------------------------------------------------------------------
 
+// Starts a thread that writes this rank's shards, and on rank 0 the index, after the checkpoint before it
+// is written. Returns false, with an error, if that fails.
 bool nn_save_shards(zl_trainer t, const char *path, const char *about);
-void nn_writer_free(zl_trainer t); // waits until what is under way is written
-// Returns the files that a checkpoint consists of, a line each, to be freed; NULL: it is no index, or not
-// there.
+// Waits until the checkpoint is written, and frees its writer.
+void nn_writer_free(zl_trainer t);
+// Returns the names of the files that a checkpoint consists of, one per line, to be freed with free; NULL
+// if it is not an index or cannot be read.
 char *nn_files_of(const char *path);
-// those of names, a line each, that are not kept; either may be ""
+// Removes the files of `names`, one per line, in the folder of `path`, except those that are in `kept`.
+// NULL `names` stands for none; `kept` may be "".
 void nn_remove_files(const char *path, const char *names, const char *kept);
-// a path in the same folder
+// Writes the path of a file `name`, of `length` bytes, in the folder of `path`.
 void nn_beside(const char *path, const char *name, int length, char *out, size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-// text_inside.h - what the files of model/text offer each other.
+// text_inside.h - declarations that the files of model/text share.
 
 #ifndef TEXT_INSIDE_H
 #define TEXT_INSIDE_H
@@ -17,20 +17,26 @@ struct text_arena {
     struct text_arena_block *blocks;
     size_t left; // bytes of the newest block that are free, at its end
 };
-void *text_arena_get(struct text_arena *a, size_t bytes); // aligned for anything; NULL: out of memory
-char *text_arena_copy(struct text_arena *a, const void *data, size_t bytes); // a NUL follows
+// Allocates memory that is aligned for any type. Returns NULL if memory runs out.
+void *text_arena_get(struct text_arena *a, size_t bytes);
+// Copies bytes, with a NUL after them. Returns NULL if memory runs out.
+char *text_arena_copy(struct text_arena *a, const void *data, size_t bytes);
+// Frees all memory of the arena, which is empty then.
 void  text_arena_free(struct text_arena *a);
 
-// Bytes that grow. Zero-initialised it is empty; free data.
+// A buffer that grows. Zero-initialised it is empty; the caller frees `data` with free.
 struct text_buffer {
     char *data;
     size_t bytes, cap;
 };
-bool text_buffer_add(struct text_buffer *b, const void *data, size_t bytes); // false: out of memory
+// Appends bytes, with a NUL after them that does not count. Returns false if memory runs out.
+bool text_buffer_add(struct text_buffer *b, const void *data, size_t bytes);
+// Appends a NUL-terminated text. Returns false if memory runs out.
 bool text_buffer_text(struct text_buffer *b, const char *text);
-bool text_buffer_room(struct text_buffer *b, size_t bytes); // for so many more
+// Reserves room for `bytes` more and a NUL. Returns false if memory runs out.
+bool text_buffer_room(struct text_buffer *b, size_t bytes);
 
-// Writes the message; false, NULL.
+// Formats the error message. Returns false.
 bool text_fail(char *error, size_t error_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -44,13 +50,15 @@ struct text_map {
     size_t count, cap, slots;
 };
 enum { TEXT_NONE = -1 };
+// Returns a hash of the bytes.
 uint64_t text_hash(const void *data, size_t bytes);
-// false: out of memory
+// Reserves room for `count` keys in all. Returns false if memory runs out.
 bool    text_map_reserve(struct text_map *m, size_t count);
-// a key that is there: its value changes
+// Sets the value of a key, new or not. Returns false if memory runs out.
 bool    text_map_put(struct text_map *m, const void *key, size_t bytes, uint32_t value);
-// TEXT_NONE: not there
+// Returns the value of a key, or TEXT_NONE.
 int64_t text_map_get(const struct text_map *m, const void *key, size_t bytes);
+// Frees the table, which is empty then.
 void    text_map_free(struct text_map *m);
 
 // text_unicode.c --------------------------------------------------------------------------------------------
@@ -62,28 +70,29 @@ enum {
     TEXT_SPACE = 8,  // \s
     TEXT_COMPOSES = 16, // NFC may change it, or join it with what is before
     TEXT_WORD = 32,     // \w
-    // a normal form leaves it alone: the tokenizers that models were trained with do not know it
+    // normalisation leaves it as it is: the tokenizers that models were trained with do not know it
     TEXT_NEWER = 64,
     TEXT_UNICODE_PAGES = 0x110000 / 128,
 };
 extern const uint16_t text_unicode_page[TEXT_UNICODE_PAGES];
 extern const uint8_t text_unicode_class[][128];
 
-// Bytes of the character at `at`; 0: it is not UTF-8.
+// Returns the bytes of the character at `at`; 0 if it is not UTF-8.
 int text_utf8_length(const unsigned char *at, const unsigned char *end);
-int text_utf8_put(char *out, uint32_t code); // at most 4 bytes; returns how many
-// Bytes of the character at `at` with its code; what is not UTF-8 is one byte of the code TEXT_NO_CHARACTER
-// and of no class.
+// Writes a character, at most 4 bytes, and returns how many.
+int text_utf8_put(char *out, uint32_t code);
 #define TEXT_NO_CHARACTER 0xffffffffu
+// Returns the bytes of the character at `at`, and sets *code. A byte that is not UTF-8 is one byte with the
+// code TEXT_NO_CHARACTER, which has no class.
 int text_utf8_get(const unsigned char *at, const unsigned char *end, uint32_t *code);
 
-static inline bool text_is_digit(int c) { return c >= '0' && c <= '9'; }   // of ASCII
+static inline bool text_is_digit(int c) { return c >= '0' && c <= '9'; }   // in ASCII
 static inline bool text_is_letter(int c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; }
 
 static inline int text_class_of(uint32_t code) {
     return code < 0x110000 ? text_unicode_class[text_unicode_page[code >> 7]][code & 127] : 0;
 }
-// Bytes and class of the character at `at`, which is before `end`.
+// Returns the bytes of the character at `at`, which is before `end`, and sets *class.
 static inline int text_next(const unsigned char *at, const unsigned char *end, int *class) {
     if (*at < 0x80) {
         *class = text_unicode_class[0][*at];
@@ -95,37 +104,42 @@ static inline int text_next(const unsigned char *at, const unsigned char *end, i
     return bytes;
 }
 
-// The letter in the other case, by utf8proc beyond ASCII; itself, where it has none or the library is not
-// there.
+// Returns a letter in upper or lower case, by utf8proc beyond ASCII; the same code if it has no such case
+// or the library is not installed.
 uint32_t text_in_case(uint32_t code, bool upper);
 
 enum text_form { TEXT_AS_IS, TEXT_NFC, TEXT_NFD, TEXT_NFKC, TEXT_NFKD };
-// Appends the text in that form, by utf8proc where characters may change. False and an error without the
-// library.
+// Appends the text in a normal form, by utf8proc where characters may change. Returns false, with an error,
+// if that library is not installed or memory runs out.
 bool text_normalize(enum text_form form, const char *data, size_t bytes, struct text_buffer *out, char *error,
                     size_t error_bytes);
-// Whether text_normalize would leave it as it is, without looking closely: false for some texts that are.
+// Returns whether the text is certainly normal already; false for some texts that are.
 bool text_is_normal(enum text_form form, const char *data, size_t bytes);
 
 // text_regex.c: PCRE2, opened at run time -------------------------------------------------------------------
 
 struct text_regex;
+// Compiles a pattern, to be freed with text_regex_free. Returns NULL after an error.
 struct text_regex *text_regex_new(const char *pattern, char *error, size_t error_bytes);
+// Frees a pattern. NULL is allowed.
 void text_regex_free(struct text_regex *r);
-// Finds the first match from `from` on. 1: found; 0: none; -1 and an error. *memory is of one thread, NULL at
-// first.
+// Finds the first match from `from` on. Returns 1 if there is one, 0 if not, -1 after an error. *memory
+// belongs to one thread, is NULL at first, and is freed with text_regex_free_memory.
 int text_regex_find(const struct text_regex *r, void **memory, const char *text, size_t bytes, size_t from,
                     size_t *start, size_t *end, char *error, size_t error_bytes);
+// Frees the memory of text_regex_find. NULL is allowed.
 void text_regex_free_memory(void *memory);
 
-// text_split.c: texts into the pieces that merges stay within -----------------------------------------------
+// text_split.c: splits texts into the pieces that merges stay within ----------------------------------------
 
-typedef size_t (*text_scan)(const unsigned char *at, const unsigned char *end); // bytes of the first piece
+// A function that returns the bytes of the first piece.
+typedef size_t (*text_scan)(const unsigned char *at, const unsigned char *end);
 struct text_pattern {
     const char *name, *regex;
     text_scan scan;
 };
-// The hand-coded pattern with that regular expression, or of that name; NULL: none.
+// Finds the hand-coded pattern with that regular expression or of that name; either may be NULL. Returns NULL
+// if there is none.
 const struct text_pattern *text_pattern_find(const char *regex, const char *name);
 
 enum text_behavior {
@@ -143,9 +157,10 @@ struct text_stage {
     enum text_behavior behavior;
     bool invert;
 };
-// each number alone, what is between them
+// Returns the bytes of the first piece: one digit, or the text up to the next digit.
 size_t text_scan_digits(const unsigned char *at, const unsigned char *end);
-size_t text_scan_digit_runs(const unsigned char *at, const unsigned char *end); // numbers in a row together
+// Returns the bytes of the first piece: consecutive digits, or the text up to the next digit.
+size_t text_scan_digit_runs(const unsigned char *at, const unsigned char *end);
 
 // text_bpe.c ------------------------------------------------------------------------------------------------
 
@@ -197,49 +212,66 @@ struct text_tokenizer {
     const char *chat_template;          // NULL: none
 };
 
+// Reserves room for `count` pairs in all. Returns false if memory runs out.
 bool text_pairs_reserve(struct text_tokenizer *t, size_t count);
+// Sets the rank and the id of a pair, for which there is room.
 void text_pairs_put(struct text_tokenizer *t, uint32_t left, uint32_t right, uint32_t rank, uint32_t id);
-bool text_bpe_finish(struct text_tokenizer *t); // after all pairs and tokens: false when memory is out
-// Pairs from ranks: whatever two tokens together are a token. Needs by_bytes.
+// Finishes the tables, after all pairs and tokens. Returns false if memory runs out.
+bool text_bpe_finish(struct text_tokenizer *t);
+// Makes the pairs of a tokenizer with ranks: all pairs of tokens whose bytes together are a token. Needs
+// by_bytes. Returns false if memory runs out.
 bool text_bpe_pairs_of_ranks(struct text_tokenizer *t);
 
 struct text_bpe_memory;
+// Returns the memory with which one thread encodes, which caches pieces; NULL if memory runs out.
 struct text_bpe_memory *text_bpe_memory_new(void);
+// Frees that memory. NULL is allowed.
 void text_bpe_memory_free(struct text_bpe_memory *m);
+// Reserves room for `count` more ids. Returns false if memory runs out.
 bool text_ids_room(struct text_ids *ids, size_t count);
+// Appends the ids of a piece, merged by rank. Returns false if memory runs out.
 bool text_bpe(const struct text_tokenizer *t, struct text_bpe_memory *m, const unsigned char *piece,
               size_t bytes,
-              struct text_ids *out); // false: out of memory
+              struct text_ids *out);
 
 // text_added.c ----------------------------------------------------------------------------------------------
 
-bool text_added_index(struct text_tokenizer *t, char *error, size_t error_bytes); // fills raw and normal
-// Calls plain with each stretch between added tokens and token with each token, in order; false as soon as
-// one gives false.
+// Fills in the lists `raw` and `normal`. Returns false after an error.
+bool text_added_index(struct text_tokenizer *t, char *error, size_t error_bytes);
 struct text_added_visitor {
     bool (*plain)(void *context, const char *data, size_t bytes);
     bool (*token)(void *context, int id);
     void *context;
     bool keep_special; // special tokens are text
 };
+// Calls `plain` with each stretch between added tokens, and `token` with each added token, in order.
+// Returns false as soon as one of them returns false.
 bool text_added_split(const struct text_added_list *list, const char *data, size_t bytes,
                       const struct text_added_visitor *v);
 
 // text_open.c, text_open_*.c --------------------------------------------------------------------------------
 
-// As text_json_parse; takes the text, which malloc gave and a NUL ends.
+// Parses a document like text_json_parse, and takes over the text, which malloc allocated and a NUL ends,
+// also after an error.
 text_json_value text_json_take(char *text, size_t bytes, const char *name, char *error, size_t error_bytes);
+// Fills in a tokenizer from a tokenizer.json. Returns false after an error, like the two functions below.
 bool text_open_json(struct text_tokenizer *t, text_json_value root, char *error, size_t error_bytes);
+// Fills in a tokenizer from the metadata of a GGUF file.
 bool text_open_gguf(struct text_tokenizer *t, const char *path, char *error, size_t error_bytes);
+// Fills in a tokenizer from the text of a rank file, which is split by `pattern`.
 bool text_open_ranks(struct text_tokenizer *t, const char *text, size_t bytes, const char *pattern,
                      char *error, size_t error_bytes);
+// Sets the bytes of a token, which are not copied. Returns false, with an error, if the id is out of range.
 bool text_set_token(struct text_tokenizer *t, int64_t id, const char *data, size_t bytes, char *error,
                     size_t error_bytes);
-// Adds a stage for a pattern: a hand-coded one, else PCRE2.
+// Adds a stage for a pattern, hand-coded if it is a known one, otherwise by PCRE2. Returns false after an
+// error.
 bool text_add_pattern(struct text_tokenizer *t, const char *regex, char *error, size_t error_bytes);
+// Adds a copy of a stage. Returns false, with an error, if there are too many.
 bool text_add_stage(struct text_tokenizer *t, const struct text_stage *stage, char *error,
                     size_t error_bytes);
-// The bytes of a token written in the alphabet of byte-level tokenizers; false: it has other characters.
+// Decodes a token that is written in the alphabet of byte-level tokenizers to its bytes, at most as many as
+// the text has. Returns false if it has other characters.
 bool text_bytes_of_alphabet(const char *text, size_t bytes, char *out, size_t *out_bytes);
 
 #endif
