@@ -57,7 +57,12 @@ static void read_expressions(struct names *n, const struct tile_stmt *s) {
                 n->can_part = false;
 }
 
-// Whether the region is all of its buffer.
+// The size of a rectangle along an axis; -1: it is not known.
+static int64_t size_of(const struct tile_region *r, int axis) {
+    return pass_number(tile_region_size(r, axis));
+}
+
+// Returns whether a rectangle is known to be all of its buffer.
 static bool is_all(const struct tile_region *r) {
     for (int i = 0; i < r->buffer->ndim; i++) {
         int64_t size = pass_number(r->buffer->shape[i]);
@@ -66,6 +71,55 @@ static bool is_all(const struct tile_region *r) {
             return false;
     }
     return true;
+}
+
+// Returns whether what a copy reads is as large as the buffer that it writes: the source says how much is
+// copied, if it says how large it is.
+static bool is_as_large(const struct tile_region *from, const struct tile_region *to) {
+    int of_from[TILE_DIMS], of_to[TILE_DIMS];
+    if (!tile_region_is_sized(from))
+        return true;
+    tile_pair(from, to, of_from, of_to);
+    for (int i = 0; i < to->buffer->ndim; i++) {
+        int64_t size = pass_number(to->buffer->shape[i]), given = 1;
+        for (int k = 0; k < from->buffer->ndim && of_to[i] >= 0; k++)
+            given = of_from[k] == of_to[i] ? size_of(from, k) : given;
+        if (size < 0 || given != size)
+            return false;
+    }
+    return true;
+}
+
+// Returns whether a reduction or scan has a result for each element of the buffer that it writes.
+static bool is_reduced_to(const struct tile_stmt *s) {
+    const struct tile_region *from = &s->region[0], *to = &s->region[1];
+    int less = from->buffer->ndim - to->buffer->ndim;
+    for (int i = 0; i < to->buffer->ndim; i++) {
+        int64_t size = pass_number(to->buffer->shape[i]);
+        bool is_reduced = s->kind == TILE_REDUCE && !less && i == s->axis;
+        if (size < 0 || size != (is_reduced ? 1 : size_of(from, i + (less && i >= s->axis))))
+            return false;
+    }
+    return true;
+}
+
+static bool is_product_of(const struct tile_stmt *s) {
+    const struct tile_region *a = &s->region[0], *b = &s->region[1], *c = &s->region[2];
+    return c->buffer->ndim == 2 && a->buffer->ndim == 2 && b->buffer->ndim == 2 &&
+           size_of(a, s->transpose[0]) == size_of(c, 0) && size_of(b, !s->transpose[1]) == size_of(c, 1);
+}
+
+// Returns whether a statement overwrites all of the buffer that it writes.
+static bool overwrites(const struct tile_stmt *s) {
+    switch (s->kind) {
+    case TILE_COPY: return is_all(&s->region[1]) && is_as_large(&s->region[0], &s->region[1]);
+    case TILE_FILL:
+    case TILE_IM2COL: return is_all(&s->region[1]);
+    case TILE_REDUCE:
+    case TILE_SCAN: return is_all(&s->region[1]) && is_reduced_to(s);
+    case TILE_GEMM: return is_all(&s->region[2]) && is_product_of(s);
+    default: return false;
+    }
 }
 
 // The region that a statement writes; -1: it has none.
@@ -91,7 +145,7 @@ static void move_regions(struct names *n, const struct tile_stmt *s) {
         if (s->region[i].buffer && (i != to || is_sum_of_old(s)))
             read(n, s->region[i].buffer);
     if (to >= 0)
-        write(n, s->region[to].buffer, is_all(&s->region[to]));
+        write(n, s->region[to].buffer, overwrites(s));
 }
 
 // Maps ------------------------------------------------------------------------------------------------------
