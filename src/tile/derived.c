@@ -4,6 +4,8 @@
 #include "tile/math.h"
 #include "tile/notation.h"
 
+#include <math.h>
+
 static expr constant(expr like, double value) {
     return like ? tile_const(like->type, value) : NULL;
 }
@@ -54,7 +56,7 @@ static expr power_of_integers(expr a, expr b) {
 // exp(b log a), and for a = 0: 1 if b = 0, 0 if b has a positive real part.
 static expr power_of_complex(expr a, expr b) {
     expr zero = constant(a, 0), one = constant(a, 1), none = F32(0);
-    expr at_zero = SELECT(LT(none, RE(b)), zero, constant(a, 0.0 / 0.0));
+    expr at_zero = SELECT(LT(none, RE(b)), zero, constant(a, NAN));
     expr power = SELECT(EQ(a, zero), at_zero, EXP(MUL(b, LOG(a))));
     return SELECT(EQ(b, zero), one, power);
 }

@@ -8,6 +8,8 @@
 
 #include "tile/notation.h"
 
+#include <math.h>
+
 static expr constant(expr like, double value) {
     return like ? tile_const(like->type, value) : NULL;
 }
@@ -129,7 +131,7 @@ static expr remainder_of_any(expr a, expr b) {
     r = MUL(MUL(r, constant(r, tile_is_f32(r) ? 0x1p-23 : 0x1p-52)), power_below(n));
     r = MUL(r, SELECT(is_tiny, constant(r, tile_is_f32(r) ? 0x1p-24 : 0x1p-53), constant(r, 1)));
     r = SELECT(LT(size, b), a, flipped(r, AND(u, sign_bit(a))));
-    return SELECT(AND(LT(size, constant(a, 1.0 / 0.0)), LT(zero, b)), r, constant(a, 0.0 / 0.0));
+    return SELECT(AND(LT(size, constant(a, 1.0 / 0.0)), LT(zero, b)), r, constant(a, NAN));
 }
 
 // r is NaN for an infinite b.
