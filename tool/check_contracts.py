@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 LEFT_OUT = re.compile(r"include/zellige_(\w*ops|checks)\.h|_micro\.h|/golden/")
-DECLARED = re.compile(r"(?!typedef\b|static\b|struct \w+ \{|enum \w+ \{|union \w+ \{)[A-Za-z_][\w \t*]*?[ *](\w+)\([^{]*$")
+DECLARED = re.compile(r"(?!typedef\b|static\b|struct \w+ \{|enum \w+ \{|union \w+ \{)[A-Za-z_][\w \t*]*?[ *](\w+)\(")
 
 
 def headers(root):
@@ -41,9 +41,10 @@ def without_contract(text, verbs):
         line = lines[number]
         declared = DECLARED.match(line)
         last = number
-        while declared and ";" not in lines[last].split("//")[0] and last + 1 < len(lines) and "{" not in lines[last]:
+        code = lambda at: lines[at].split("//")[0]
+        while declared and ";" not in code(last) and last + 1 < len(lines) and "{" not in code(last):
             last += 1
-        if not declared or "{" in lines[last]:
+        if not declared or "{" in code(last):
             shared = None if not line.strip() or line[0] in "}#" else shared
             number += 1
             continue
@@ -60,16 +61,12 @@ def main():
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1])
     parser.add_argument("header", nargs="*")
     options = parser.parse_args()
-    read = lambda name: [line for line in (options.root / "tool" / name).read_text().split("\n") if line and line[0] != "#"]
-    verbs, left = set(read("verbs.txt")), set(read("contracts_left.txt"))
-    failed = False
-    for name in options.header or headers(options.root):
-        found = without_contract((options.root / name).read_text(), verbs)
-        if found and (options.header or name not in left):
-            print("\n".join(f"{name}:{line}: {function} has no sentence that begins with a verb (tool/verbs.txt)"
-                            for line, function in found))
-            failed = True
-    return failed
+    verbs = {line for line in (options.root / "tool/verbs.txt").read_text().split("\n") if line and line[0] != "#"}
+    found = [f"{name}:{line}: {function}" for name in options.header or headers(options.root)
+             for line, function in without_contract((options.root / name).read_text(), verbs)]
+    for place in found:
+        print(f"{place} has no sentence that begins with a verb (tool/verbs.txt)")
+    return bool(found)
 
 
 if __name__ == "__main__":

@@ -152,7 +152,6 @@ finds_contracts() { # of functions in a header, those are found whose comment ha
     rm -rf "$tmp/tree"
     mkdir -p "$tmp/tree"/{tool,src}
     cp tool/verbs.txt "$tmp/tree/tool"
-    : >"$tmp/tree/tool/contracts_left.txt"
     cat >"$tmp/tree/src/a.h" <<'H'
 // Returns the sum of a and b, which
 // are small.
@@ -172,7 +171,7 @@ typedef int function(int a);
 H
     text=$(python3 tool/check_contracts.py --root "$tmp/tree") && { echo "not reported"; return 1; }
     [ "$(cut -d: -f1,2 <<<"$text" | tr '\n' ' ')" = "src/a.h:9 src/a.h:14 " ] || { echo "reported as: $text"; return 1; }
-    echo src/a.h >"$tmp/tree/tool/contracts_left.txt"
+    sed -i -e 's|^// the first|// Returns the first|' -e '/nobody_says/d' "$tmp/tree/src/a.h"
     python3 tool/check_contracts.py --root "$tmp/tree"
 }
 
