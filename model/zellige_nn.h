@@ -233,8 +233,7 @@ ZL_API extern const char zl_train_optimizers[]; // all names, with spaces betwee
 ZL_API extern const char zl_train_schedules[];
 
 // Returns a trainer, to be freed with zl_trainer_free, or NULL and an error of nn. `loss` is called with
-// `data`. The table, `data` and the text options->schedule must outlive the trainer; the other options are
-// copied.
+// `data`. The table and `data` must outlive the trainer; the options are copied.
 ZL_API zl_trainer zl_trainer_new(zl_nn nn, zl_nn_loss loss, void *data, const zl_train_options *options);
 // Waits for a checkpoint that is being written, and frees a trainer. NULL is allowed.
 ZL_API void       zl_trainer_free(zl_trainer trainer);

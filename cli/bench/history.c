@@ -65,7 +65,7 @@ int bench_history_find(const struct bench_run *run, const char *root, char ***fo
         char **more = wanted ? realloc(*folders, (size_t)(count + 1) * sizeof *more) : NULL;
         if (more) {
             *folders = more;
-            (*folders)[count++] = strdup(path);
+            count += (more[count] = strdup(path)) != NULL;
         }
         text_json_free(object);
     }

@@ -137,5 +137,5 @@ bool bench_measure(struct bench_work *w, const struct bench_timing *timing, stru
         out->start = bench_take_start_off(out->second, twice, out->count, out->inner);
     free(twice);
     out->stable = out->stable || halves_agree(out);
-    return out->count > 0;
+    return done && out->count > 0;
 }

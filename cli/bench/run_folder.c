@@ -148,6 +148,8 @@ int bench_journal_read(struct bench_run *run) {
             struct bench_row *kept = bench_run_add(run);
             if (kept)
                 *kept = row;
+            else
+                free(row.second);
         }
         text_json_free(object);
     }

@@ -156,8 +156,8 @@ struct nn_optimizer {
 const struct nn_optimizer *nn_optimizer_find(const char *name);
 // Replaces zeros in the options with their defaults.
 void nn_optimizer_defaults(zl_train_options *options);
-// Returns whether there is a schedule of that name.
-bool nn_is_schedule(const char *name);
+// Returns the name of a schedule as a text that is always valid; NULL if there is none of that name.
+const char *nn_schedule_name(const char *name);
 
 // nn_layer.c ------------------------------------------------------------------------------------------------
 

@@ -171,8 +171,9 @@ static const struct schedule *find_schedule(const char *name) {
     return NULL;
 }
 
-bool nn_is_schedule(const char *name) {
-    return find_schedule(name) != NULL;
+const char *nn_schedule_name(const char *name) {
+    const struct schedule *schedule = find_schedule(name);
+    return schedule ? schedule->name : NULL;
 }
 
 double zl_train_rate(const zl_train_options *o, int64_t step) {

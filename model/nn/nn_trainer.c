@@ -20,7 +20,7 @@ static bool check(zl_nn nn, const zl_train_options *o) {
     if (!nn_optimizer_find(o->optimizer))
         return nn_fail(nn, "zl_trainer_new: no optimizer '%s': there are %s", o->optimizer,
                        zl_train_optimizers);
-    if (!nn_is_schedule(o->schedule))
+    if (!nn_schedule_name(o->schedule))
         return nn_fail(nn, "zl_trainer_new: no schedule '%s': there are %s", o->schedule, zl_train_schedules);
     if (!(o->rate > 0) || o->accumulate < 1 || o->warmup < 0 || o->beta1 >= 1 || o->beta2 >= 1)
         return nn_fail(
@@ -155,6 +155,7 @@ zl_trainer zl_trainer_new(zl_nn nn, zl_nn_loss loss, void *data, const zl_train_
     *t = (struct zl_trainer_){.nn = nn, .loss = loss, .data = data, .options = o};
     t->optimizer = nn_optimizer_find(o.optimizer);
     t->options.optimizer = t->optimizer->name;
+    t->options.schedule = nn_schedule_name(o.schedule);
     t->gradient = zl_compile((zl_fn){.call = gradients_of, .data = t}, false);
     t->update = zl_compile((zl_fn){.call = updates_of, .data = t}, false);
     if (t->gradient && t->update)

@@ -73,8 +73,10 @@ bool text_bpe_pairs_of_ranks(struct text_tokenizer *t) {
     size_t used = 0;
     for (int id = 0; id < t->count; id++) {
         const struct text_token *token = &t->token[id];
-        if (token->added || !text_pairs_reserve(t, used + token->bytes + 64))
+        if (token->added)
             continue;
+        if (!text_pairs_reserve(t, used + token->bytes + 64))
+            return false;
         for (uint32_t cut = 1; cut < token->bytes; cut++) {
             int64_t left = text_map_get(&t->by_bytes, token->data, cut);
             int64_t right =

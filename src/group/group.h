@@ -152,7 +152,7 @@ struct flow {
     char *stage;
 };
 enum { FLOW_STAGE = 1 << 18 };
-enum flow_end { FLOW_DONE, FLOW_LOST_IN, FLOW_LOST_OUT, FLOW_LATE, FLOW_OTHER };
+enum flow_end { FLOW_DONE, FLOW_LOST_IN, FLOW_LOST_OUT, FLOW_OTHER };
 // What flow_run calls. Each returns false, with an error, to end it.
 struct flow_watch {
     // Called while nothing moves, with the nanoseconds since something did.

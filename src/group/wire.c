@@ -71,10 +71,8 @@ static bool read_host(struct json *j, void *context) {
 bool wire_read_hosts(const char *path, struct wire_host **hosts, int *count) {
     struct reading r = {0};
     struct blob *b = blob_open("group", path, false);
-    size_t bytes = 0;
-    char *text = b ? file_read(path, &bytes) : NULL;
-    struct json j = {.in = {.blob = b}, .end = bytes};
-    bool ok = text && json_list(&j, read_host, &r) && json_at_end(&j);
+    struct json j = {.in = {.blob = b}, .end = b ? b->bytes : 0};
+    bool ok = b && json_list(&j, read_host, &r) && json_at_end(&j);
     if (ok && !r.count)
         ok = error_false(ZL_ERROR_VALUE, "group: %s names no hosts", path);
     for (int i = 1; ok && i < r.count; i++)
@@ -83,7 +81,6 @@ bool wire_read_hosts(const char *path, struct wire_host **hosts, int *count) {
                 ZL_ERROR_VALUE,
                 "group: in %s rank 0 has %d addresses and rank %d has %d: all ranks need the same number",
                 path, r.host[0].addresses, i, r.host[i].addresses);
-    memory_free(text);
     if (b)
         blob_release(b);
     *hosts = r.host;

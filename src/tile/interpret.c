@@ -304,7 +304,7 @@ static bool run_for(struct machine *m, const struct tile_stmt *s, const struct o
 
 static bool run_while(struct machine *m, const struct tile_stmt *s) {
     struct operands o;
-    while (machine_evaluate(m, s, &o) && o.mask.b && !m->broke)
+    while (!m->broke && machine_evaluate(m, s, &o) && o.mask.b)
         if (!run_block(m, s->body))
             return false;
     m->broke = false;

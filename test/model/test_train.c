@@ -107,7 +107,14 @@ static void check_optimizer(const char *name, formula update, double clip, int a
                                       .clip = clip,
                                       .accumulate = accumulate};
     zl_nn nn = zl_nn_new(test_between(0, 1000));
-    zl_trainer t = zl_trainer_new(nn, slope, NULL, &options);
+    char optimizer[16], schedule[] = "linear"; // which need not outlive the call
+    snprintf(optimizer, sizeof optimizer, "%s", name);
+    zl_train_options given = options;
+    given.optimizer = optimizer;
+    given.schedule = schedule;
+    zl_trainer t = zl_trainer_new(nn, slope, NULL, &given);
+    memset(optimizer, '?', sizeof optimizer);
+    memset(schedule, '?', sizeof schedule);
     double p[ALL], m[ALL] = {0}, v[ALL] = {0};
     for (int step = 1; step <= STEPS; step++) {
         double g[ALL] = {0}, norm = 0, rate = zl_train_rate(&options, step - 1);

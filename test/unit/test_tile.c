@@ -269,6 +269,22 @@ TEST(tile_control_flow_runs) {
     tile_free(kernel);
 }
 
+// A loop that is left asks for its condition no more: there, it would read what is not there.
+TEST(tile_break_is_before_the_condition) {
+    struct tile_kernel *kernel = parse("kernel ones(a: i32[n]) -> (y: i32[1]) {\n"
+                                       "  i = 0i64\n"
+                                       "  while a[i] == 1 { i = i + 1; if i == n { break } }\n"
+                                       "  y[0] = i32(i)\n"
+                                       "}");
+    int32_t a[] = {1, 1, 1}, y[1];
+    REQUIRE(interpret(kernel, (void *[]){a, y}, (int64_t[]){3}));
+    CHECK(y[0] == 3);
+    a[1] = 0;
+    REQUIRE(interpret(kernel, (void *[]){a, y}, (int64_t[]){3}));
+    CHECK(y[0] == 1);
+    tile_free(kernel);
+}
+
 TEST(tile_running_outside_is_an_error) {
     struct tile_kernel *kernel =
         parse("kernel k(a: f32[n]) -> (y: f32[n]) {\n  map i in n {\n    y[i] = a[i + 1]\n  }\n}");

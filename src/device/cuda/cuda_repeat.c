@@ -95,8 +95,13 @@ static struct cuda_repeat *find(struct cuda_repeat *table, const struct cuda_com
 bool cuda_repeat_give(struct cuda_repeat **table, const struct cuda_command *c, const char *data,
                       cuda_stream s, cuda_stream spare) {
     bool had_error = zl_error();
-    if (c->bytes > ROOM || (!*table && !(*table = memory_zero(sizeof **table * PLACES))))
+    if (c->bytes > ROOM)
         return false;
+    if (!*table && !(*table = memory_zero(sizeof **table * PLACES))) {
+        if (!had_error)
+            zl_clear_error();
+        return false;
+    }
     struct cuda_repeat *r = find(*table, c, data);
     if (!r || r->refused)
         return false;

@@ -609,7 +609,10 @@ static zl_array new_output(struct sizes *b, const struct tile_buffer *buffer) {
         if (!evaluate(b, buffer->shape[i], &dim[i]))
             return NULL;
     zl_array a = zl_zeros((zl_shape){dim, buffer->ndim}, tile_array_dtype(buffer->type));
-    return a && zl_eval(zl_retain(a)) ? a : NULL;
+    if (a && zl_eval(zl_retain(a)))
+        return a;
+    zl_release(a);
+    return NULL;
 }
 
 static bool bind_inputs(struct sizes *b, int inputs, const zl_kernel_buffer *buffer) {
