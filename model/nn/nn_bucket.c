@@ -1,14 +1,15 @@
-// nn_bucket.c - parameters that are gathered together before they are used, and whose gradients are sent
+// nn_bucket.c - buckets: parameters that are gathered together before use, and whose gradients are sent
 // together.
 //
-// A bucket is a run of parameters in the order in which the model first asks for them. To derivatives it is
-// one function, from shards to what layers take: forward it gathers along fsdp, backward it sums over ranks.
-// So its gradients leave as soon as the backward pass has made the last of them, while that goes on with the
-// layers before. Vectors have buckets of their own, which leave last: derivatives are taken in the reverse of
-// an order in which the last input of a call comes first, and so norms and biases come late. A gather waits
-// for what was computed when the bucket before it was first asked for, which keeps it one bucket ahead. What
-// products need of their weights in the backward pass is gathered again: so nothing holds a weight from one
-// pass to the other.
+// A bucket is a run of parameters, in the order in which the model first asks for them. For derivatives it is
+// one function from shards to the arrays that layers use: forward it gathers along fsdp, backward it sums
+// over ranks. So its gradients are sent as soon as the backward pass has computed the last of them, while
+// that pass continues with the earlier layers.
+//
+// Vectors have buckets of their own, which are sent last: the backward pass visits the last input of a call
+// first, so the gradients of norms and biases come late. A gather waits for what had been computed when the
+// bucket before it was first asked for, which keeps it one bucket ahead. Weights that products need in the
+// backward pass are gathered again, so that nothing holds a whole weight from one pass to the other.
 
 #include "nn.h"
 

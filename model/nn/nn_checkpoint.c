@@ -93,7 +93,7 @@ struct entry {
     int64_t dim[NN_DIMS_MOST];
 };
 
-// NULL: the file has no such text.
+// Returns the value of a metadata entry that is a single text; NULL if the file has none of this name.
 const char *nn_field_of(const zl_file *file, const char *name) {
     zl_metadata value;
     for (int i = 0; zl_file_metadata(file, i, &value); i++)
@@ -130,7 +130,8 @@ static bool open_parts(struct source *s, const char *arrays) {
     return true;
 }
 
-// Read as a whole: what is trained does not lie in a file.
+// Opens a checkpoint. It is read into memory instead of mapped, so that parameters in training do not depend
+// on the file.
 static bool open_source(struct source *s, zl_nn nn, const char *path) {
     *s = (struct source){.nn = nn, .path = path};
     s->file = zl_load_file(path, &(zl_load_options){.format = "safetensors", .no_mmap = true});
@@ -311,8 +312,8 @@ static bool fits(zl_trainer t, const char *path, const struct entry *e, const st
            nn_fail(t->nn, "zl_trainer_load: %s: %s has another shape than its parameter", path, e->name);
 }
 
-// One array that belongs to a parameter: "trainer.state0.", "trainer.state1." or "trainer.sum.", then its
-// name.
+// Loads one array of the trainer's state. Its name is "trainer.state0.", "trainer.state1." or "trainer.sum.",
+// followed by the name of its parameter.
 static bool take_own(zl_trainer t, struct source *source, const struct entry *e) {
     struct nn_table *table = table_of(t);
     int s = -1;

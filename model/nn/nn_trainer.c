@@ -88,8 +88,8 @@ static zl_dtype state_dtype(zl_array parameter) {
     return zl_dtype_of(parameter) == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32;
 }
 
-// Inputs: rate, 1 - beta1^t, 1 - beta2^t; gradients; parameters; states. Results: the norm, parameters,
-// states.
+// The compiled step takes the learning rate, 1 - beta1^t and 1 - beta2^t, then gradients, parameters and
+// states. It returns the norm of the gradients, then parameters and states.
 enum { RATE, GROWN, NUMBERS = GROWN + NN_STATES };
 
 static zl_array norm_of(zl_trainer t, const zl_array *gradient) {
@@ -210,7 +210,7 @@ static bool open_table(zl_trainer t, int count, const zl_array *batch) {
     return done && nn_buckets_make(t->nn);
 }
 
-// States of zeros, where none were loaded.
+// Gives zeros to each optimizer state that was not loaded from a checkpoint.
 static bool open_slots(zl_trainer t) {
     struct nn_table *table = table_of(t);
     if (!t->slot)
@@ -312,7 +312,7 @@ static bool update(zl_trainer t, double rate, zl_array *norm) {
     return done;
 }
 
-// Computes all that the trainer has, and what is reported, at once.
+// Evaluates the loss, the norm and everything that the trainer keeps in one evaluation.
 static bool evaluate(zl_trainer t, zl_array loss, zl_array norm) {
     struct nn_table *table = table_of(t);
     int count = 0;

@@ -184,7 +184,8 @@ ZL_AT_LOAD {
     fork_call(forget_workers);
 }
 
-// Signals are left to the program's own threads, but for those that a thread gets for what it does itself.
+// Starts a worker that leaves signals to the program's own threads. Only those that a thread raises itself,
+// such as faults, are not blocked.
 static bool start_worker(pthread_t *thread) {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
     sigset_t others, old;
@@ -197,7 +198,7 @@ static bool start_worker(pthread_t *thread) {
     return running;
 }
 
-// Whoever finds another thread starting or stopping workers goes on with those there are.
+// If another thread is starting or stopping workers, returns at once; the existing workers then do the work.
 static void start_workers(int wanted) {
     if (atomic_load_explicit(&started, memory_order_relaxed) >= wanted || !try_change())
         return;

@@ -126,8 +126,8 @@ static void compute(const struct building *b, const struct run *run, bool quick,
         tile_close();
 }
 
-// Quotients of bfloat16 are right in the quick way. Of others a run is computed once more where they are
-// wrong for one of its elements: that pays for runs of several.
+// Quotients in bf16 are right by the fast method. Those of other dtypes may rarely be wrong: if one of the
+// run's elements is, the whole run is computed again exactly, which pays off for runs of several elements.
 static void compute_run(const struct building *b, const struct run *run) {
     bool sure = true;
     for (int k = 0; k < b->r->rows; k++)

@@ -229,7 +229,7 @@ static int64_t clamp_limit(size_t bytes) {
     return bytes > INT64_MAX ? INT64_MAX : bytes ? (int64_t)bytes : 1;
 }
 
-// The old one. What is so without a limit stands for none.
+// Sets a limit and returns the previous one. The value `without`, which means no limit, is stored as NOT_SET.
 static size_t set_limit(atomic_llong *limit, enum setting setting, size_t bytes, int64_t without) {
     int64_t old = read_limit(limit, setting), new = clamp_limit(bytes);
     atomic_store(limit, new == without ? NOT_SET : new);

@@ -194,7 +194,7 @@ static size_t block_bytes(int inputs, int args) {
     return sizeof(struct call) + 8 * ((size_t)inputs + (size_t)args);
 }
 
-// The outermost of the transforms that the inputs depend on: it ends last.
+// Returns the outermost of the transforms that the inputs depend on, which is the last to end.
 static __attribute__((noinline)) uint8_t outermost_trace(int inputs, const zl_array *in) {
     uint8_t trace = 0;
     for (int i = 0; i < inputs; i++)
@@ -273,7 +273,7 @@ zl_array graph_inline(zl_dtype dtype, union scalar value, uint8_t flags) {
     return a;
 }
 
-// As graph_call, without what only arrays with axes need.
+// Like graph_call, for a result that has no axes and keeps its value inline.
 zl_array graph_inline_from(const struct op *op, zl_array x, zl_dtype dtype, union scalar value,
                            uint8_t flags) {
     flags |= ARRAY_INLINE | ARRAY_CONTIGUOUS;

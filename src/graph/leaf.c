@@ -1,4 +1,4 @@
-// leaf.c - arrays made from the program's data, and what can be said of any array without computing it.
+// leaf.c - makes arrays from the program's data, and answers what is known of any array without computing it.
 
 #include "graph/graph.h"
 

@@ -45,7 +45,8 @@ static bool gather(const struct group_invitation *i, struct wire_address *all, i
     return ok;
 }
 
-// Rank 0 is at the address by which the others know it.
+// Runs on rank 0: gathers the addresses of all ranks and sends each of them the list. Its own entry is the
+// address at which the others know it.
 static bool lead(const struct group_invitation *i, struct wire_address *all, int64_t deadline) {
     int *socket = memory_alloc(sizeof *socket * (size_t)i->size);
     for (int k = 0; socket && k < i->size; k++)

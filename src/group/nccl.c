@@ -243,7 +243,7 @@ static int first_of(int a, int b) {
     return a && a != NCCL_IN_PROGRESS ? a : b;
 }
 
-// Part k of the input goes to rank k.
+// All-to-all: sends part k of the input to rank k.
 static int exchange(struct nccl_group *g, const struct op_transfer *t, size_t bytes) {
     size_t part = bytes / (size_t)g->base.size;
     int code = CALL(g, GroupStart);
@@ -307,7 +307,8 @@ static bool run(zl_group base, const struct op_transfer *t) {
 
 // Beginning -------------------------------------------------------------------------------------------------
 
-// A collective of bytes that lie on the host, by the ring.
+// Runs a collective on bytes in host memory over the ring. It is not counted among the group's own
+// collectives, so the ring's number is restored.
 static bool by_ring(struct nccl_group *g, const char *name, enum collective kind, const void *in,
                     int64_t in_bytes, void *out, int64_t out_bytes) {
     uint64_t number = g->ring->number;
@@ -455,7 +456,7 @@ const struct group_engine group_nccl = {"nccl", is_available, is_prepared, open_
 
 // Splitting -------------------------------------------------------------------------------------------------
 
-// What a rank tells all others; -1: it cannot take part.
+// What each rank tells all others before a split. A color of -1 means that it cannot take part.
 struct member {
     int color, key, rank;
     char port[8];
@@ -467,7 +468,8 @@ static int by_key(const void *a, const void *b) {
                             : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-// Those of a color come first, in their order. How many they are; 0 and an error: some rank cannot take part.
+// Moves the members with this color to the front, sorted by key, and returns their number. Returns 0, with an
+// error, if a rank cannot take part.
 static int choose(struct nccl_group *g, struct member *all, int color) {
     int count = 0;
     for (int k = 0; k < g->base.size; k++) {
@@ -480,7 +482,7 @@ static int choose(struct nccl_group *g, struct member *all, int color) {
     return count;
 }
 
-// Where the members listen; *own: which of them is this rank.
+// Returns the addresses at which the members listen, and sets *own to the index of this rank among them.
 static struct wire_host *places(const struct nccl_group *g, struct member *m, int count, int *own) {
     struct wire_host *hosts = memory_zero(sizeof *hosts * (size_t)count);
     for (int k = 0; hosts && k < count; k++) {

@@ -1,10 +1,10 @@
-// ring_alarm.c - what ranks of a ring tell each other when something is wrong, so that each can name who is
-// missing.
+// ring_alarm.c - the messages by which ranks of a ring report trouble, so that each can name the ranks that
+// are missing.
 //
-// Two kinds of messages go both ways round on connections of their own: "I wait at number N", said when
-// nothing has come for half of the timeout, and "it is over, because ...". Who waits passes them on. At the
-// timeout those are missing that did not say that they wait. A third one, "I have done my part", is for
-// neighbours of an engine that has a ring beside its own connections.
+// They travel in both directions, on connections of their own. A rank that has received nothing for half of
+// the timeout says "I wait at number N"; one that gives up says "it is over, because ...". Ranks that wait
+// pass both on. At the timeout, the ranks that did not say that they wait are missing. A third message, "I
+// have done my part", is for neighbours under an engine that has a ring in addition to its own connections.
 
 #include "group/ring.h"
 

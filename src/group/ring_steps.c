@@ -23,7 +23,7 @@ static bool make_spare(struct ring *r, size_t bytes) {
     return true;
 }
 
-// Empty arrays have no memory.
+// memcpy must not be called for empty arrays, whose pointers may be NULL.
 static void copy(void *to, const void *from, size_t bytes) {
     if (bytes && to != from)
         memcpy(to, from, bytes);
@@ -31,7 +31,7 @@ static void copy(void *to, const void *from, size_t bytes) {
 
 // Flows -----------------------------------------------------------------------------------------------------
 
-// Part k of `parts` of a span of elements, as bytes from its beginning.
+// Returns where part k of `parts` begins in a span of `count` elements, in bytes.
 static size_t cut_at(int64_t count, size_t item, int64_t k, int64_t parts) {
     return (size_t)(count / parts * k + MIN_OF(k, count % parts)) * item;
 }
@@ -107,8 +107,9 @@ static struct stripe stripe_of(const struct ring *r, int link, int64_t count, si
     return (struct stripe){begin + from, to - from};
 }
 
-// The sum of parts that go round: this rank has its own in `to` then, which lies to_begin bytes from the
-// beginning of the data, and others on the way in `way`. Part `part_of(r, 1)` is sent first.
+// Adds the steps of a reduce-scatter around the ring. This rank's part is summed into `to`, which lies
+// to_begin bytes from the beginning of the data; the partial sums of other parts pass through `way`. Part
+// `part_of(r, 1)` is sent first.
 static void add_reduction(struct ring *r, struct flow *f, int link, const struct op_transfer *t, size_t item,
                           char *to, size_t to_begin, char *way) {
     const char *in = t->in;

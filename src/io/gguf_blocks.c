@@ -22,7 +22,7 @@ void gguf_pair_nibbles(const unsigned char *from, int shift, unsigned char *to) 
     memcpy(to, &pairs, sizeof pairs);
 }
 
-// Numbers j and j + 16 of a byte become neighbours.
+// Unpacks the nibbles of byte j, which are elements j and j + 16, and packs neighbours together.
 static void unpack_nibbles(const unsigned char *from, unsigned char *to) {
     gguf_pair_nibbles(from, 0, to);
     gguf_pair_nibbles(from, 4, to + 8);
@@ -102,7 +102,7 @@ const struct gguf_blocks *gguf_blocks(uint32_t type) {
     return NULL;
 }
 
-// name.weight becomes name.end.
+// Replaces the ending of "name.weight": it becomes "name.end".
 static bool add_part(const struct blob *b, zl_file *out, const char *name, const char *end, zl_array a) {
     struct text part = {0};
     size_t bytes = strlen(name), tail = strlen(".weight");
@@ -114,7 +114,7 @@ static bool add_part(const struct blob *b, zl_file *out, const char *name, const
     return ok;
 }
 
-// Words, scales and biases of a tensor, where they are unpacked to.
+// The arrays that a tensor is unpacked into: packed words, scales and biases.
 enum { WORDS, SCALES, BIASES, PARTS };
 enum { LEAVE_EACH = 1 << 20 }; // bytes of the file
 struct parts {
@@ -127,7 +127,7 @@ struct parts {
     struct storage *to[PARTS];
 };
 
-// NULL: there is no such part.
+// Returns NULL if the format has no such part.
 static unsigned char *part_at(const struct parts *p, int part, size_t block) {
     return p->to[part] ? (unsigned char *)p->to[part]->data + block * p->bytes[part] : NULL;
 }
@@ -136,8 +136,8 @@ static size_t block_at(const struct parts *p, size_t block) {
     return p->from + block * (size_t)p->type->bytes;
 }
 
-// One of several pieces of the blocks. The file's pages are given back behind it: else there would be two
-// copies of all.
+// Unpacks one of several pieces of the blocks, and releases the pages of the file that it has read: otherwise
+// both copies would be in memory.
 static void unpack_piece(void *data, int piece) {
     const struct parts *p = data;
     const size_t pieces = (size_t)p->pieces, from = p->blocks * (size_t)piece / pieces,
@@ -166,7 +166,7 @@ static void close_parts(struct parts *p) {
             storage_release(p->to[i]);
 }
 
-// The part as an array of `shape` but for its last size, which takes the storage over.
+// Returns the part as an array that takes its storage over, with the shape `shape` except for the last size.
 static zl_array part_array(struct parts *p, int part, zl_shape shape, zl_dtype dtype) {
     OP_ROOM(int64_t, dim, shape.ndim);
     struct storage *to = p->to[part];

@@ -8,7 +8,8 @@
 
 enum { SCALES = 16, GROUPS_6 = 16 }; // bytes of the scales of Q4_K and Q5_K; groups of Q6_K
 
-// Behind the scales two groups lie in 32 bytes each: a byte has a number of both.
+// After the scales, each pair of groups shares 32 bytes: the first group has the low nibbles, the second the
+// high ones.
 void gguf_unpack_q4_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
     (void)biases;
     memcpy(scales, block, SCALES);
@@ -17,7 +18,7 @@ void gguf_unpack_q4_k(const unsigned char *block, unsigned char *packed, void *s
             gguf_pair_nibbles(block + SCALES + g / 2 * 32 + half * 16, g % 2 * 4, packed + half * 8);
 }
 
-// The same after 32 bytes of fifth bits: bit g of byte i is that of number i of group g.
+// Like Q4_K, after 32 bytes of fifth bits: bit g of byte i belongs to element i of group g.
 void gguf_unpack_q5_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
     (void)biases;
     memcpy(scales, block, SCALES);
