@@ -116,8 +116,8 @@ static bool read_options(const struct invocation *call, struct cloud_task *t) {
 
 // Launching -------------------------------------------------------------------------------------------------
 
-// Returns whether an idle timeout can be set. SkyPilot cannot tear down machines of Slurm, or its own ssh
-// pools.
+// Returns whether the cluster can be removed when it is idle: SkyPilot refuses this for machines of Slurm and
+// for those reached by ssh.
 static bool can_idle(const struct cloud_task *t) {
     return !t->infra || (strncmp(t->infra, "slurm", 5) && strncmp(t->infra, "ssh", 3));
 }

@@ -102,8 +102,8 @@ static void read_run(const struct building *b, struct run *run, int which) {
         run->b[k] = fuse_run(which ? "d" : "b", k, fuse_output_dtype(b->r, k), run->width);
 }
 
-// Computes all elements of a run. odd, if it is not NULL: quotients are computed in the quick way, and it
-// becomes true where that is wrong for one of them.
+// Computes all elements of a run. quick: quotients are computed by the fast method. *odd, unless it is NULL,
+// is then set if that is wrong for one of them.
 static void compute(const struct building *b, const struct run *run, bool quick,
                     const struct tile_name *odd) {
     expr input[FUSE_OPERANDS], value[FUSE_CALLS], rare = NULL, turns = tile_number(run->width),

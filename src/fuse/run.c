@@ -26,9 +26,9 @@ static bool only_lines_have(const struct fuse_group *g, int64_t size) {
     return true;
 }
 
-// Returns whether the result may overwrite an input. A pass over elements reads an element before it writes
-// to its place, and a column is read completely before anything is computed from its sums. Inputs of results
-// per line along the last axis, and inputs of a product, may still be read by others.
+// Returns whether the result may overwrite an input. A pass over elements reads each element before it writes
+// to its place, and a column is read completely before results are computed from its sums. But where a result
+// has one element per line along the last axis, or follows a product, the input may still be read for others.
 static bool may_be_in_place(const struct fuse_group *g, int index) {
     const struct fuse_row *r = fuse_row(g, index);
     if (r->kind == ROW_LINES)

@@ -22,7 +22,7 @@ void gguf_pair_nibbles(const unsigned char *from, int shift, unsigned char *to) 
     memcpy(to, &pairs, sizeof pairs);
 }
 
-// Unpacks the nibbles of byte j, which are elements j and j + 16, and packs neighbours together.
+// Unpacks a block's nibbles and packs them again in the order of elements: byte j has elements j and j + 16.
 static void unpack_nibbles(const unsigned char *from, unsigned char *to) {
     gguf_pair_nibbles(from, 0, to);
     gguf_pair_nibbles(from, 4, to + 8);
@@ -102,7 +102,7 @@ const struct gguf_blocks *gguf_blocks(uint32_t type) {
     return NULL;
 }
 
-// Replaces the ending of "name.weight": it becomes "name.end".
+// Adds a part of the tensor "name.weight" under the name "name.end".
 static bool add_part(const struct blob *b, zl_file *out, const char *name, const char *end, zl_array a) {
     struct text part = {0};
     size_t bytes = strlen(name), tail = strlen(".weight");

@@ -176,7 +176,7 @@ static void enqueue_all(struct evaluation *e, int count, const zl_array *arrays)
 
 // Evaluating ------------------------------------------------------------------------------------------------
 
-// Data that is there needs its history no longer.
+// Releases the history of arrays that are computed.
 static void detach_ready(int count, const zl_array *arrays) {
     for (int i = 0; i < count; i++) {
         zl_array a = arrays[i];
@@ -310,14 +310,14 @@ static bool has_storage(zl_array a) {
     return array_state(a) == ARRAY_READY && !array_is(a, ARRAY_INLINE) && a->storage;
 }
 
-// What a device says of memory is said of the op that made the array. Returns ok.
+// Adds the name of the op that made the array to an error of a device. Returns ok.
 static bool report_array(zl_array a, bool ok) {
     if (!ok)
         error_name(a->call ? a->call->op->name : "array");
     return ok;
 }
 
-// A device publishes an array when its computation is under way.
+// Waits for the values of a: a device publishes an array as soon as its computation is enqueued.
 static bool settle(zl_array a) {
     return LIKELY(!device_has_memory()) || !has_storage(a) || report_array(a, device_settle(a->storage));
 }

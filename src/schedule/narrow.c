@@ -44,7 +44,7 @@ static int64_t least(void) {
     return number;
 }
 
-// A call that can be computed in part, perhaps.
+// Returns whether a call may be computed in part.
 static bool has_parts(const struct call *c) {
     return c->op->kind == OP_OTHER
                ? c->op == &op_matmul || c->op == &op_addmm || c->op == &op_quantized_matmul
@@ -62,14 +62,14 @@ bool narrow_begins(const struct call *c) {
     return has_parts(from) && range_of_slice(c, &r) && x->size - x->size / r.period * r.count >= least();
 }
 
-// Nothing but the tape reads the output of a call.
+// Returns whether nothing but the tape reads the output of a call.
 static bool is_alone(const struct tape *t, int slot) {
     const struct call *c = t->call[slot];
     uint32_t held = (uint32_t)atomic_load_explicit(&call_first(c)->count, memory_order_relaxed);
     return !t->needed[slot] && c->outputs == 1 && !(t->looks && held > t->uses[slot]);
 }
 
-// A slice that may begin, of an array that only it reads.
+// Returns whether narrowing may begin at this slice: nothing else reads its input.
 static bool is_candidate(const struct tape *t, int slot) {
     const struct call *c = t->call[slot];
     int from = c->op == &op_slice ? tape_slot(t, c->in[0]) : -1;
@@ -170,7 +170,7 @@ static zl_array make_narrowed(struct narrowing *n, const struct call *c, const s
     return in ? record_range(c, in, r) : NULL;
 }
 
-// Makes a slice of so many axes take all along one.
+// Extends a slice of `ndim` axes to all elements along one of them.
 static void widen(int64_t *arg, int ndim, int axis) {
     arg[axis] = 0;
     arg[ndim + axis] = INT64_MAX;
@@ -189,7 +189,7 @@ static zl_array make_rest(const struct call *c, zl_array in, int axis) {
                     (zl_shape){arg + 2 * ndim, ndim});
 }
 
-// The same view of what its input became.
+// Records the same view again, of the narrowed input.
 static zl_array make_view(const struct call *c, zl_array in) {
     zl_array out = NULL;
     return c->op->record(c, &in, &out) ? out : NULL;
@@ -204,8 +204,8 @@ static bool reads_made(const struct narrowing *n, const struct call *c) {
     return false;
 }
 
-// Whether `made`, a view of in, shows elements as far apart as view y does: then y can show them at its
-// offset.
+// Returns whether `made`, a view of in, has the strides of the view y: then y can become it by a new offset
+// alone.
 static bool can_move(zl_array y, zl_array made, zl_array in) {
     if (made != in && !(made->call && made->call->op->kind == OP_VIEW && made->call->in[0] == in))
         return false;
@@ -215,8 +215,8 @@ static bool can_move(zl_array y, zl_array made, zl_array in) {
     return true;
 }
 
-// Readers may rely on it that an output is row-major. A part of it lies as its operands do, which may all be
-// transposed.
+// Makes a narrowed output row-major if the full output was, since readers may rely on that: the part has the
+// layout of its operands, which may all be transposed.
 static zl_array as_dense(const struct call *c, zl_array made) {
     bool stays = !made || c->op->kind == OP_VIEW || !array_is(call_first(c), ARRAY_CONTIGUOUS);
     return stays ? made : zl_contiguous(made, false);

@@ -29,13 +29,13 @@ static int64_t kind_of_array(zl_array a) {
            (int64_t)a->ndim << 16;
 }
 
-// An input made in the same piece by its position, any other by its kind.
+// Returns the link to an input: its position if it is computed in the same piece, otherwise its kind.
 static int64_t link_to(const struct tape *t, zl_array x, int begin) {
     int slot = tape_slot(t, x);
     return slot >= begin ? (int64_t)(slot - begin) << 1 | 1 : kind_of_array(x) << 2 | (slot >= 0) << 1;
 }
 
-// How the elements of an array lie. Not where they begin: a static program finds that out at each run.
+// Appends the sizes and strides of an array. Its offset is left out: a static program finds it at each run.
 static bool add_places(zl_array a) {
     if (!reserve(2 * a->ndim))
         return false;
@@ -76,8 +76,8 @@ static bool add_form(zl_stream s, zl_array x) {
     return true;
 }
 
-// Which arrays from outside of a piece lie in the same storage, or are the same one where that is not there
-// yet: each has a number.
+// Numbers the arrays from outside of a piece, in order of first use. Arrays in the same storage share a
+// number, and so do uses of one array that has no storage yet.
 static struct {
     struct slot {
         const void *what;
@@ -110,7 +110,7 @@ static void forget_outside(void) {
     outside.count = 0;
 }
 
-// The number of what lies at an address in order of first use; -1: memory is out.
+// Returns the number of an address, or -1 if memory runs out.
 static int number_outside(const void *x) {
     if (2 * outside.count >= outside.cap && !grow_outside())
         return -1;
@@ -130,7 +130,7 @@ static bool add_number(zl_array x) {
     return number >= 0;
 }
 
-// Of a call whose program is static.
+// Appends the sizes, strides and arguments of a call whose program is static.
 static bool add_extents(const struct tape *t, const struct call *c, int begin, zl_stream s) {
     if (!add_arguments(c))
         return false;
@@ -146,7 +146,7 @@ static bool add_extents(const struct tape *t, const struct call *c, int begin, z
     return true;
 }
 
-// What a division can become.
+// Returns whether a division may become a multiplication, as bits of the key.
 static int64_t division_of(const struct call *c) {
     return UNLIKELY(c->op == &op_elementwise[TILE_DIV]) ? op_scales(c) | op_has_inverse(c) << 1 : 0;
 }
@@ -189,7 +189,8 @@ static bool make_key(const struct tape *t, int begin, int end) {
 
 // Making ----------------------------------------------------------------------------------------------------
 
-// Where a call runs: on its stream's device, or on the CPU if that cannot, which is counted if it is to be.
+// Returns the device that runs a call: its stream's or, as a fallback, the CPU. The fallback is counted if
+// `counts`. Returns NULL, with an error, if fallbacks are forbidden.
 static const struct device *place(const struct call *c, zl_stream s, bool counts) {
     int units;
     if (s->device->can(s->unit, c))

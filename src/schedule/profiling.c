@@ -15,8 +15,8 @@
 
 // Steps -----------------------------------------------------------------------------------------------------
 
-// Whether an input was computed by the same step, and may never have been in memory. Calls of a segment lie
-// side by side on the tape.
+// Returns whether an input was computed by the same step, so that it may never have been in memory. The calls
+// of a segment are consecutive on the tape.
 static bool is_inner(const struct run_profile *p, const struct binding *b, const struct call *c, zl_array x) {
     return x->call && x->call->epoch == c->epoch && x->call->slot >= b->call[p->first]->slot;
 }
@@ -30,7 +30,7 @@ static bool was_read(struct run_profile *p, zl_array x) {
     return false;
 }
 
-// A view may show less than its memory has, or the same elements again and again.
+// A view may cover only part of its memory, or repeat elements of it.
 static double bytes_of(zl_array x) {
     size_t bytes = (size_t)x->size * array_item(x);
     return (double)(x->storage ? MIN_OF(bytes, x->storage->bytes) : bytes);

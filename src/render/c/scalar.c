@@ -105,7 +105,7 @@ static void more(struct style *s, char what, expr e, int j) {
         text_add(s->out, "%d", (int)e->arg[1]->bits);
 }
 
-// Where an element is: part is 0 or 1 for the parts of complex numbers, else -1.
+// Writes an element. part is 0 or 1 for the real or imaginary part of a complex number, otherwise -1.
 static void element(struct style *s, char row, int at, bool is_fixed, int part) {
     const char *index = is_fixed ? "0" : "i";
     if (part < 0)
@@ -276,7 +276,8 @@ const struct dialect dialect_c_scalar = {.target = SCALAR_TARGET("c_scalar", wor
                                          .map = map_loop,
                                          .reduction = reduction_scalar,
                                          SCALAR_DIALECT};
-// Products of tiles that the CPU device multiplies: sums are as wide as they are exact enough.
+// Returns whether the CPU device multiplies tiles of these dtypes; 16-bit floats may be summed in f32, int8
+// is summed in int32.
 static bool multiplies(zl_dtype a, zl_dtype b, zl_dtype c) {
     bool is_half = a == ZL_FLOAT16 || a == ZL_BFLOAT16;
     bool is_float = a == ZL_FLOAT32 || a == ZL_FLOAT64;
@@ -284,7 +285,7 @@ static bool multiplies(zl_dtype a, zl_dtype b, zl_dtype c) {
                       (a == ZL_INT8 && c == ZL_INT32));
 }
 
-// Lines that the CPU device has a row for.
+// Returns whether the CPU device has a row kernel for this reduction.
 static bool reduces(enum tile_op combine, zl_dtype from, zl_dtype to) {
     bool is_row = combine == TILE_ADD || combine == TILE_MUL || combine == TILE_MAX || combine == TILE_MIN;
     return is_row && from != ZL_BOOL && from != ZL_COMPLEX64 && to == tile_reduce_gives(from);

@@ -181,7 +181,8 @@ static void convert(struct style *s, expr e, int j) {
     }
 }
 
-// Of a row of complex numbers, every second f32 of two registers; of a single one, the f32 in memory.
+// Writes the real or imaginary part of a complex number: from a row, every second f32 of two registers; from
+// a single number, its f32 in memory.
 static void part(struct style *s, expr e, int j) {
     expr x = e->arg[0];
     int number = s->plan->of[x->id].number;
@@ -375,7 +376,7 @@ static bool has_short_end(const struct plan *plan) {
     return plan->unroll > 1 && plan->blocks == 1 && plan->count <= SHORT_NODES;
 }
 
-// One register of the narrowest element a turn, as long as they are full.
+// Writes a loop with one register of the narrowest dtype per iteration, for as long as registers are full.
 static void short_end(struct style *s) {
     const struct plan *plan = s->plan;
     struct plan least = *plan;
