@@ -1,7 +1,7 @@
-// meeting.c - how ranks that only know where rank 0 is find each other.
+// meeting.c - lets ranks that only know where rank 0 is find each other.
 //
-// Each rank listens at a port of its own choice and tells rank 0, which answers all of them with the whole
-// list.
+// Each rank listens at a port of its own choice and reports it to rank 0, which sends the whole list to all
+// of them.
 
 #include "group/group.h"
 
@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-// Whom a socket is connected to, as a number.
+// Sets out->host to the numeric address of the socket's peer.
 static bool peer_of(int socket, struct wire_address *out) {
     struct sockaddr_storage a;
     socklen_t len = sizeof a;

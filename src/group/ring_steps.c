@@ -1,8 +1,10 @@
-// ring_steps.c - collectives as bytes that go round: which spans each rank sends and gets, in which order.
+// ring_steps.c - collectives as bytes that travel around the ring: what each rank sends and receives, in
+// which order.
 //
-// Sums follow the ring: part k of the data starts at rank k + 1 and is complete at rank k, on every rank from
-// the same numbers in the same order, then goes round once more. What is small is gathered whole instead, in
-// half as many steps, and combined in the order of ranks.
+// Sums are a reduce-scatter followed by an all-gather (ring all-reduce): part k of the data starts at rank k
+// + 1 and is complete at rank k, so that its sum is formed in the same order for all ranks; then it travels
+// around once more. Small data is gathered whole instead, in half as many steps, and combined in the order of
+// ranks.
 
 #include "group/ring.h"
 
@@ -95,7 +97,7 @@ static int part_of(const struct ring *r, int steps_back) {
     return ((r->base.rank - steps_back) % n + n) % n;
 }
 
-// The bytes of part k that a link moves: where they begin, and how many.
+// The bytes of part k that one link moves: their start and their number.
 struct stripe {
     size_t at, bytes;
 };
@@ -126,7 +128,8 @@ static void add_reduction(struct ring *r, struct flow *f, int link, const struct
     }
 }
 
-// What every rank has of its own part goes round. lead: it is there from the beginning.
+// Adds the steps of an all-gather: the part of every rank travels around the ring. leads: this rank's part is
+// complete from the beginning.
 static void add_round(struct ring *r, struct flow *f, int link, int64_t count, size_t item, char *all,
                       bool leads) {
     for (int k = 0; k < r->base.size; k++) {
@@ -150,7 +153,7 @@ static bool reduce_all(struct ring *r, const struct op_transfer *t) {
     return run_flows(r, r->links, t);
 }
 
-// Blocks of the size of the input, of all ranks, into `all`.
+// Gathers blocks of `bytes` bytes from all ranks into `all`.
 static bool gather_into(struct ring *r, const struct op_transfer *t, const void *own, size_t bytes,
                         char *all) {
     int n = r->base.size;
@@ -201,8 +204,8 @@ static bool broadcast(struct ring *r, const struct op_transfer *t) {
     return ok;
 }
 
-// Step s: n - s blocks go to the right, of which the first is for the neighbour and the others for ranks
-// beyond.
+// Does step s of an all-to-all: size - s blocks go to the right, the first for the neighbour and the others
+// for ranks beyond it.
 static bool exchange_step(struct ring *r, const struct op_transfer *t, int s, size_t block, const char *from,
                           char *to) {
     int blocks = r->base.size - s, source = part_of(r, s);
@@ -241,7 +244,8 @@ static bool exchange(struct ring *r, const struct op_transfer *t) {
     return true;
 }
 
-// Of two ranks, each is the other's left and right neighbour: what is sent to the right comes from the left.
+// Sends to a neighbour or receives from it. With two ranks, each is the other's left and right neighbour:
+// what is sent to the right arrives from the left.
 static bool between(struct ring *r, const struct op_transfer *t) {
     bool sends = t->kind == COLLECTIVE_SEND;
     int right = ring_neighbour(r, RING_RIGHT), left = ring_neighbour(r, RING_LEFT);

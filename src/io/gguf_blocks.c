@@ -1,8 +1,8 @@
-// gguf_blocks.c - tensors of gguf that are quantised in blocks, as packed words, scales and biases.
+// gguf_blocks.c - unpacks tensors of gguf that are quantised in blocks into packed words, scales and biases.
 //
-// Q4_0: a float16 scale, 16 bytes of two numbers each; Q4_1: a scale and a bias before them; Q5_0 and Q5_1:
-// the same with the fifth bits of all numbers in four bytes before these; Q8_0: a scale, 32 signed bytes.
-// Byte j of four-bit blocks holds numbers j and j + 16; MLX wants neighbours in a byte.
+// Q4_0 has an f16 scale and 16 bytes of two elements each; Q4_1 has a scale and a bias before them. Q5_0 and
+// Q5_1 are the same, with the fifth bits of all elements in four bytes before these. Q8_0 has a scale and 32
+// signed bytes. Byte j of four-bit blocks holds elements j and j + 16; MLX expects neighbours in a byte.
 
 #include "io/gguf.h"
 
@@ -38,7 +38,7 @@ void gguf_pack_fives(const unsigned char *low, uint32_t high, unsigned char *pac
     }
 }
 
-// The fifth bits, then the nibbles.
+// Unpacks the fifth bits, which come first, and the nibbles.
 static void unpack_fives(const unsigned char *from, unsigned char *to) {
     unsigned char low[32];
     uint32_t high = (uint32_t)half_at(from) | (uint32_t)half_at(from + 2) << 16;
@@ -188,7 +188,8 @@ static bool add_all(const struct blob *b, zl_file *out, const char *name, struct
            (!p->bytes[BIASES] || add_part(b, out, name, ".biases", biases));
 }
 
-// float16 holds the biases that follow from scales unless these are near its end.
+// Checks that the biases, which follow from the scales, are finite in f16: only those near its limit may not
+// be.
 static bool check_biases(const struct blob *b, const char *name, const struct parts *p) {
     for (size_t i = 0; p->bytes[BIASES] && i < p->blocks; i++) {
         uint16_t scale, bias;

@@ -1,5 +1,5 @@
-// scalar.c - how the dialects spell values that compute one element at a time; and of these `c_scalar`, a
-// loop in plain C, and `c_tiles`.
+// scalar.c - how the C dialects spell values that compute one element at a time; two of these dialects:
+// `c_scalar`, a loop in plain C, and `c_tiles`.
 //
 // Types have the IR's names (f32, u8, ...), which each prelude defines; f16 and bf16 hold bits. Integer
 // arithmetic is done in unsigned types of at least 32 bits, which wrap around.
@@ -127,7 +127,7 @@ static bool is_plain_bits(struct tile_type type) {
     return tile_type_is_integer(type) || tile_type_is_half(type);
 }
 
-// Bits of a float are those of the unsigned integer of its size.
+// Writes a bit cast. The bits of a float are those of the unsigned integer as wide as it.
 static void reinterpret(struct style *s, expr e) {
     expr x = e->arg[0];
     if (!is_plain_bits(e->type))
@@ -140,7 +140,8 @@ static void reinterpret(struct style *s, expr e) {
     text_add(s->out, ")");
 }
 
-// The language's own conversion, except where it leaves something open.
+// Writes the language's own conversion, or a function of the prelude where the language leaves the result
+// open.
 static void convert(struct style *s, expr e) {
     expr x = e->arg[0];
     bool is_saturating = tile_type_is_integer(e->type) && tile_type_is_float(x->type);
@@ -152,8 +153,8 @@ static void convert(struct style *s, expr e) {
     text_add(s->out, ")");
 }
 
-// The text of an op. A signed shift keeps the sign when all is shifted out; a constant count and a positive
-// divisor need no care.
+// Returns the spelling of an op. A signed shift by all bits or more keeps the sign; constant counts and
+// positive divisors need no extra code.
 static const char *spelling_of(const struct style *s, expr e) {
     const struct spelling *word = style_spelling(s, e);
     bool is_shift = e->op == TILE_SHL || e->op == TILE_SHR;
