@@ -164,8 +164,8 @@ static bool read_line(struct source *s, const char *line, struct entry *e) {
            nn_fail(s->nn, "zl_trainer_load: %s: its list of arrays is damaged: %.60s", s->path, line);
 }
 
-// The index-th array; *line, NULL at first, is where it is in an index. False past the last, and after an
-// error.
+// Reads the index-th array. *line, NULL at first, is its position in an index. Returns false after the last
+// one, and after an error.
 static bool next_entry(struct source *s, int index, const char **line, struct entry *e) {
     if (s->arrays) {
         *line = !*line ? s->arrays : *line + strcspn(*line, "\n");
@@ -194,8 +194,8 @@ static zl_array find_array(const zl_file *file, const char *name) {
     return NULL;
 }
 
-// x with what a part has of [start, stop), which lies at `at` in the whole. *count grows by the elements that
-// it has.
+// Returns x with the elements of [start, stop) that a part contains, which lies at `at` in the whole array.
+// Adds their number to *count.
 static zl_array put_part(zl_array x, zl_array part, const int64_t *at, const int64_t *start,
                          const int64_t *stop, int64_t *count) {
     int64_t from[NN_DIMS_MOST], to[NN_DIMS_MOST], there[NN_DIMS_MOST], end[NN_DIMS_MOST], step[NN_DIMS_MOST];
@@ -215,7 +215,7 @@ static zl_array put_part(zl_array x, zl_array part, const int64_t *at, const int
                            (zl_shape){there, ndim}, (zl_shape){end, ndim}, steps);
 }
 
-// This rank's shard of an array of an index, of which p says where it lies. It must be there as a whole.
+// Returns this rank's shard, described by p, of an array of an index, all of whose elements must be present.
 static zl_array join_parts(struct source *s, const struct nn_parameter *p, const struct entry *e) {
     const struct nn_mesh *m = s->nn->table->mesh;
     int64_t start[NN_DIMS_MOST], stop[NN_DIMS_MOST], wanted = 1, count = 0;

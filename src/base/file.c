@@ -103,7 +103,7 @@ static bool cannot_write(const char *path) {
     return error_false(ZL_ERROR_IO, "cannot write %s: %m", path);
 }
 
-// Bytes of the folder in a path, with the slash.
+// Returns the length of the folder in a path, with the slash.
 static int folder_of(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? (int)(slash + 1 - path) : 0;

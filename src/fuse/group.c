@@ -180,7 +180,7 @@ static bool join(struct fuse_group *g, int index) {
 
 // The end ---------------------------------------------------------------------------------------------------
 
-// A view passes on to what it is one of that it is read.
+// What reads a view reads the result that it is a view of.
 void fuse_find_uses(struct fuse_group *g) {
     g->outputs = 0;
     for (int i = g->begin; i < g->end; i++) {
@@ -239,7 +239,7 @@ static void count_inputs(struct fuse_group *g, int *inputs) {
     }
 }
 
-// Results that are read after the group, at least: views may add to them.
+// Returns the number of results that are read after the group, without those that views may add.
 static int count_outputs(const struct fuse_group *g) {
     int count = 0;
     for (int i = g->begin; i < g->end; i++) {
@@ -251,9 +251,9 @@ static int count_outputs(const struct fuse_group *g) {
     return count;
 }
 
-// Leaves out calls with which the group has more operands than a kernel, however these are counted. A program
-// may have many calls of one shape that have nothing to do with each other: asking the device about each end
-// is slow.
+// Drops calls from the end while the group has more operands than any kernel, however these are counted. A
+// program may have many unrelated calls of one shape, and asking the device about each possible end would be
+// slow.
 static void drop_surplus(struct fuse_group *g) {
     int inputs[FUSE_CALLS], end = g->end;
     count_inputs(g, inputs);
@@ -263,7 +263,7 @@ static void drop_surplus(struct fuse_group *g) {
         g->ended = FUSE_END_OPERANDS;
 }
 
-// Views at the end are of no use to the kernel.
+// Drops views from the end of the group: the kernel does not need them.
 static enum fuse_end settle(struct fuse_group *g) {
     while (g->end > g->begin && row_is_view((enum row_kind)fuse_row(g, g->end - 1)->kind))
         g->end--;

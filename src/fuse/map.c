@@ -68,7 +68,7 @@ static void declare_operands(struct building *b) {
 
 // Places ----------------------------------------------------------------------------------------------------
 
-// Where strided inputs have the run of a number.
+// Computes the offset of run number `which` in each strided input.
 static void find_places(struct building *b, expr which) {
     expr place[FUSE_OPERANDS];
     int count = 0;
@@ -80,7 +80,7 @@ static void find_places(struct building *b, expr which) {
             b->place[k] = place[count++];
 }
 
-// Of the first element that a run reads.
+// Returns the offset of the first element that a run reads of an input.
 static expr place_of(const struct building *b, const struct run *run, int input) {
     int form = fuse_form(b->r, input);
     if (form == FUSE_ONE)
@@ -145,8 +145,8 @@ static void compute_run(const struct building *b, const struct run *run) {
     tile_close();
 }
 
-// All is read before it is computed, and computed before it is written: outputs may have the memory of
-// inputs.
+// Builds runs. All inputs are read before anything is computed, and all results computed before any is
+// written, since outputs may share memory with inputs.
 static void build_runs(const struct building *b, int runs, int width, const expr *at) {
     struct run run[2];
     for (int i = 0; i < runs; i++) {
@@ -160,7 +160,7 @@ static void build_runs(const struct building *b, int runs, int width, const expr
             fuse_move(&b->y[k], b->from ? ADD(b->from, at[i]) : at[i], &run[i].b[k], tile_number(0), width);
 }
 
-// A run, or what there is of it.
+// Builds one run, or the part of it that lies before the end.
 static void build_part(const struct building *b, expr at) {
     int width = b->map->width;
     tile_open_if(LE(ADD(at, tile_number(width)), b->n));
@@ -174,7 +174,7 @@ static void build_part(const struct building *b, expr at) {
     tile_close();
 }
 
-// Two runs, as far from each other as the threads of a block reach; near the end each by itself.
+// Builds two runs, as far apart as the threads of a block reach; near the end, each is built by itself.
 static void build_two(const struct building *b, expr first) {
     int64_t width = b->map->width, step = FUSE_MAP_THREADS * width;
     expr at[] = {first, ADD(first, tile_number(step))}, two = tile_number(2);

@@ -19,7 +19,7 @@ static int op_of(const struct fuse_writer *w, int index) {
     return c->op->row == TILE_DIV && w->divide ? w->divide(w, index) : (int)c->op->row;
 }
 
-// A reference to what operand k of a call is; -1: there are too many inputs.
+// Returns a reference to operand k of a call, or -1 if there are too many inputs.
 static int refer(struct fuse_writer *w, int index, int k, int op) {
     int source = k < fuse_step(w->g, index)->inputs ? fuse_step(w->g, index)->source[k] : -1;
     int row = source >= w->begin ? w->number[source - w->begin] : -1;

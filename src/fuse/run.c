@@ -52,7 +52,7 @@ static bool prepare(const struct fuse_group *g, struct binding *b) {
     return true;
 }
 
-// A call that fails lets its inputs go: those that the group computes are held until all of it is finished.
+// A call that fails releases its inputs, so the group's own results are retained until all of it is finished.
 int fuse_run_group(struct fuse_group *g, struct binding *b, fuse_body *body) {
     for (int i = g->begin; i < g->end; i++)
         zl_retain(fuse_output(g, i));

@@ -238,7 +238,7 @@ size_t buffer_form_bytes(const struct buffer_form *f) {
     return bytes;
 }
 
-// Bytes of the elements from the axis with room on, and how many such parts there are.
+// Returns the bytes of the elements from the axis with room on, and sets *parts to the number of such parts.
 static size_t part_of(const struct buffer_form *f, int64_t *parts) {
     size_t bytes = zl_dtype_size((zl_dtype)f->dtype);
     *parts = 1;

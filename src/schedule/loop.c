@@ -64,7 +64,7 @@ static bool own_all(zl_loop l, const zl_array *state) {
 
 // Recording -------------------------------------------------------------------------------------------------
 
-// While they have failed, for this reason, nothing can be read of the arrays of the state. *kept: their
+// Marks the arrays of the state as failed for this reason, so that nothing can be read of them. *kept: their
 // storages.
 static void hide_state(zl_loop l, struct failure *f, struct storage **kept) {
     for (int i = 0; i < l->states; i++) {
@@ -121,7 +121,7 @@ static bool comes_twice(const struct zl_loop_ *l, int k) {
     return before > 1 || (before == 1 && (k < l->states || first >= l->states));
 }
 
-// Whether a result is computed by a call of its own, into memory of its own.
+// Returns whether a result is computed by a call of its own, into memory of its own.
 static bool has_memory(const struct zl_loop_ *l, int k) {
     zl_array a = l->list.item[k];
     int state = state_of(l, a);
@@ -180,7 +180,8 @@ static const char *why_not(const struct zl_loop_ *l, const struct tape *t, int p
     return t->collectives ? "it has collectives" : NULL;
 }
 
-// Which calls follow from the state, and as constants what these read of others. False: memory is out.
+// Finds the calls that depend on the state and lists, as constants, the other arrays that these read. Returns
+// false if memory runs out.
 static bool find_constants(const struct zl_loop_ *l, const struct tape *t, bool *follows,
                            zl_outputs *constants) {
     for (int i = 0; i < t->calls; i++)

@@ -116,7 +116,7 @@ static bool take_input(struct zl_loop_ *l, const struct call *c, uint64_t from, 
     return false;
 }
 
-// A number that is shown as an array.
+// Gives out storage with the value of x, a single number that it shows as an array.
 static bool write_number(zl_array out, zl_array x) {
     out->storage = storage_new(array_item(x));
     if (out->storage)
@@ -369,7 +369,7 @@ void loop_run(struct zl_loop_ *l) {
     atomic_store(&l->busy, false);
 }
 
-// Of a state that changes its place, what the last turn wrote is the state.
+// Makes what the last turn wrote the state, where a state changes its place from turn to turn.
 static void close_pair(struct zl_loop_ *l, struct loop_pair *p) {
     move(p->writer, p->writers, NULL);
     move(p->reader, p->readers, NULL);

@@ -15,7 +15,7 @@
 #include "op/ops.h"
 #include "schedule/schedule.h"
 
-// What is known of a call of the tape.
+// What narrowing knows of a call of the tape.
 struct part {
     struct range range; // of its output, that its readers ask for; of a slice that begins: of its input
     uint32_t asked;     // how often
@@ -32,7 +32,7 @@ struct narrowing {
 
 // Asking ----------------------------------------------------------------------------------------------------
 
-// Elements that must be left out to be worth it.
+// Returns how many elements narrowing must save to be worth it.
 static int64_t least(void) {
     static atomic_llong known; // 0: not yet
     int64_t number = atomic_load_explicit(&known, memory_order_relaxed);
@@ -125,7 +125,8 @@ static const struct part *part_of(const struct narrowing *n, zl_array x) {
     return slot < 0 ? NULL : &n->part[slot];
 }
 
-// Views alone are not worth it: those whose inputs stay whole stay so too. Returns whether a slice is left.
+// Narrowing views alone is not worth it: a view whose input stays whole stays whole too. Returns whether a
+// slice is left.
 static bool keep_views(struct narrowing *n) {
     bool any = false;
     for (int slot = 0; slot < n->tape->calls; slot++) {
@@ -142,7 +143,7 @@ static bool keep_views(struct narrowing *n) {
 
 // Recording -------------------------------------------------------------------------------------------------
 
-// Calls with sizes among their arguments get those of the range.
+// Records a call for a range; where its arguments are sizes, they become those of the range.
 static zl_array record_range(const struct call *c, const zl_array *in, const struct range *r) {
     zl_array y = call_first(c), out = NULL;
     bool is_reshape = c->op == &op_reshape || c->op == &op_flatten || c->op == &op_unflatten;
@@ -177,7 +178,7 @@ static void widen(int64_t *arg, int ndim, int axis) {
     arg[2 * ndim + axis] = 1;
 }
 
-// What slice c, which begins, shows of its narrowed input.
+// Returns what slice c, where narrowing begins, shows of its narrowed input.
 static zl_array make_rest(const struct call *c, zl_array in, int axis) {
     int ndim = in->ndim;
     OP_ROOM(int64_t, arg, c->args);
@@ -235,7 +236,7 @@ static zl_array make(struct narrowing *n, int slot) {
 
 enum outcome { FAILED = -1, NOTHING, NARROWED };
 
-// Records all that is new. NOTHING: somebody holds a view that cannot show it.
+// Records the narrowed calls. Returns NOTHING if somebody holds a view that cannot show its narrowed array.
 static enum outcome make_all(struct narrowing *n) {
     for (int slot = 0; slot < n->tape->calls; slot++) {
         const struct call *c = n->tape->call[slot];
@@ -276,7 +277,7 @@ static bool move_all(const struct narrowing *n) {
     return all;
 }
 
-// Calls that stay read what was made, and with the last reader of others these go.
+// Makes the calls that stay read the narrowed arrays. The replaced calls are freed with their last reader.
 static void replace_inputs(const struct narrowing *n) {
     for (int slot = 0; slot < n->tape->calls; slot++) {
         struct call *c = n->tape->call[slot];

@@ -10,8 +10,8 @@ enum {
     SOURCES = 64,  // inputs that are looked at for memory that a result may take over
 };
 
-// The state of what a run reads or computes: whoever walked, or waited for it, has seen what others did
-// before they set it.
+// Returns the state of an array that the run reads or computes. A relaxed load is enough: the walk or the
+// wait before it has already synchronised with the thread that set the state.
 static enum array_state known_state(zl_array a) {
     return (enum array_state)(atomic_load_explicit(&a->state, memory_order_relaxed) & ARRAY_STATES);
 }
@@ -212,9 +212,10 @@ static int find_maker(const struct run *r, int begin, int end, zl_array x) {
     return i >= begin ? i : -1;
 }
 
-// The first input of what call `at` computes from, in the order of operands: a state that a step computes
-// anew stays where it was, whatever else dies there, and a program that runs again finds all memory as it
-// was. left: calls that may still be looked at.
+// Gives the result of call `index` the memory of the first input, in the order of operands, that `at` and the
+// calls of the group before it read. So a state that a step computes anew stays in its place, whatever else
+// dies there, and a program that runs again finds all memory as it was. left: how many inputs may still be
+// looked at.
 static bool take_source(struct run *r, int begin, int index, int at, int *left) {
     const struct call *c = r->binding.call[at];
     zl_array out = call_first(r->binding.call[index]);
@@ -224,7 +225,7 @@ static bool take_source(struct run *r, int begin, int index, int at, int *left) 
             return true;
         if (maker >= 0)
             continue;
-        // Of its own call it takes over what dies when it is prepared.
+        // An input of the call itself that dies here is taken over when the call is prepared.
         if (at == index && dies_at(r, index, k) ? can_take(out, c->in[k]) : take_input(r, at, k, out))
             return true;
     }
@@ -242,7 +243,7 @@ static void on_take(struct binding *b, int begin, int index) {
                 return;
 }
 
-// Nothing is computed of empty arrays: they never reach a device.
+// Empty arrays get no device memory: nothing is computed for them, so they never reach a device.
 static struct storage *new_storage(const struct run *r, size_t bytes) {
     const struct plan_segment *s = r->segment;
     return LIKELY(!device_is_apart(s->device)) || !bytes
@@ -289,8 +290,8 @@ static void consume(zl_array a, bool taken) {
         storage_release(s);
 }
 
-// Inputs that nothing reads after this call. One that was computed before is held by the call alone: it goes
-// with it.
+// Ends the inputs that nothing reads after this call. An input that was computed before is held by the call
+// alone and is freed with it.
 static void end_inputs(const struct run *r, int index) {
     struct call *c = r->binding.call[index];
     for (uint64_t dies = r->dies[index]; dies; dies &= dies - 1) {
@@ -364,7 +365,7 @@ static void fail_all(struct run *run) {
     failure_release(f);
 }
 
-// Who waits for a mark that could not be made tries again, and is told.
+// If a mark cannot be made, whoever waits for it tries again and gets the error.
 static void mark(const struct plan_segment *s, int lane) {
     bool had_error = zl_error();
     if (!device_mark(s->device, s->unit, lane) && !had_error)
