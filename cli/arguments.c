@@ -153,7 +153,8 @@ static void set_global(struct invocation *call, const char *name) {
     call->verbosity += !strcmp(name, "verbose") - !strcmp(name, "quiet");
 }
 
-// Several letters in one word: -vv
+// Accepts a word of several one-letter global options, such as -vv. Returns false, and sets nothing, if one
+// of the letters is not such an option.
 static bool set_letters(struct invocation *call, const char *arg) {
     if (arg[1] == '-')
         return false;

@@ -1,5 +1,5 @@
-// kernel_run.c - `zellige kernel build`, `run` and `bench`: compiles a tile kernel, runs it on random
-// numbers, times it.
+// kernel_run.c - `zellige kernel build`, `run` and `bench`: compile a tile kernel, run it on random numbers,
+// and time it.
 
 #include "kernel_run.h"
 

@@ -1,9 +1,9 @@
-// kernel_tune.c - `zellige kernel tune`: the fastest values of a tile kernel's params.
+// kernel_tune.c - `zellige kernel tune`: finds the fastest values of a tile kernel's params.
 //
-// Each configuration is compiled and timed by a process of its own: what does not compile, fails or hangs is
-// a row with its reason. Compiling goes side by side and fills the cache, timing one after the other. Rows
-// are kept on disk, in the folder `zellige-tuned` beside the compiled kernels, by a hash of all that they
-// depend on.
+// A process of its own compiles and times each configuration, so that one that does not compile, fails or
+// hangs only gives its row a reason. Compilations run in parallel and fill the cache; the timings then run
+// one at a time. The rows are kept on disk, in the folder `zellige-tuned` next to the compiled kernels, in a
+// file named by a hash of everything that they depend on.
 
 #include "kernel_run.h"
 
@@ -193,7 +193,7 @@ static void show_progress(const struct tuning *t, bool only_compile, int done) {
     fflush(stderr);
 }
 
-// All rows that have not failed, so many at once.
+// Compiles or times all rows that have not failed, `at_once` of them in parallel.
 static bool measure_all(struct tuning *t, bool only_compile, int at_once) {
     struct child *child = calloc((size_t)t->rows, sizeof *child);
     int started = 0;
@@ -244,7 +244,8 @@ static bool path_of(const struct tuning *t, char *folder, char *path, size_t byt
            snprintf(path, bytes, "%s/%016llx.rows", folder, (unsigned long long)sum) < (int)bytes;
 }
 
-// A line a row: params, seconds, reason.
+// Reads the rows of an earlier run: each line has the params, the seconds and the reason of a failure,
+// separated by tabs.
 static bool load_rows(struct tuning *t) {
     char folder[4096], path[4096], line[1024];
     FILE *file = path_of(t, folder, path, sizeof path) ? fopen(path, "r") : NULL;
@@ -325,7 +326,7 @@ static void print_rows(const struct tuning *t, const struct row *best) {
     cli_remark_cpu(t->target, "");
 }
 
-// What would be wrong with every configuration is told once.
+// Reports once, before the first configuration, an error that all of them would have.
 static int check(const struct tuning *t) {
     int64_t size[CLI_SIZES];
     zl_kernel k = zl_kernel_parse(t->text, t->call->operands[0]);

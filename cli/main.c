@@ -7,7 +7,7 @@
 
 #include "zellige.h"
 
-// ZL_LOG decides unless -v or -q is given.
+// Without -v and -q the environment variable ZL_LOG sets the level.
 static void set_log_level(int verbosity) {
     if (verbosity)
         zl_set_log_level(verbosity < 0 ? ZL_LOG_ERROR : verbosity == 1 ? ZL_LOG_INFO : ZL_LOG_DEBUG);

@@ -1,4 +1,4 @@
-// output.c - colours for terminals, JSON for programs.
+// output.c - prints colours on terminals, and JSON for programs.
 
 #include "cli.h"
 

@@ -1,5 +1,5 @@
-// tokenize.c - `zellige tokenize`: texts as the ids of a model's tokenizer and back, and conversations as its
-// template writes them.
+// tokenize.c - `zellige tokenize`: turns texts into the ids of a model's tokenizer and back, and writes
+// conversations as the model's chat template does.
 
 #include "cli.h"
 

@@ -22,7 +22,7 @@ static double time_loops(void (*repeat)(int64_t loops), int64_t loops) {
     return bench_now() - start;
 }
 
-// Loops that fill a slice.
+// Returns how many loops of `repeat` fill one time slice.
 static int64_t loops_of_slice(void (*repeat)(int64_t loops)) {
     double best = 1;
     for (int i = 0; i < 5; i++)

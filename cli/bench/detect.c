@@ -1,5 +1,5 @@
-// detect.c - which chips this machine has, with the evidence. What is read lies below a sysroot, which for
-// tests is a folder; a chip that the table of specs does not know stays unknown.
+// detect.c - finds the chips of this machine, and notes where each was seen. All files are read below a
+// sysroot, which is a folder in tests. A chip that is missing from the table of specs is reported as unknown.
 
 #include "bench.h"
 

@@ -84,7 +84,7 @@ static void identify(struct bench_cpu *cpu, const struct bench_specs *specs) {
 
 // How much of it is ours ------------------------------------------------------------------------------------
 
-// Cores of a list such as "0-3,8".
+// Returns the number of cores in a list such as "0-3,8".
 static int count_cores(const char *list) {
     int count = 0;
     while (*list) {

@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-// An address at which nobody listens is given up soon. A server that took the connection may be slow: it is
-// waited for.
+// The timeout of a connection is short, since often no metadata server exists. Once connected, a server may
+// be slow to answer.
 static const struct timeval to_connect = {.tv_usec = 500000}, to_answer = {.tv_sec = 10};
 
 // The metadata server ---------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ REPEAT(repeat_f16_512, ZMM_LIST("vfmadd231ph"))
 REPEAT(repeat_bf16_512, ZMM_LIST("vdpbf16ps"))
 REPEAT(repeat_i8_512, ZMM_LIST("vpdpbusd"))
 
-// Eight tiles of 16 rows of 64 bytes, all zero.
+// Configures the eight AMX tiles as 16 rows of 64 bytes each, and sets them to zero.
 static void open_tiles(void) {
     struct {
         uint8_t palette, start, reserved[14];

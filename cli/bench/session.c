@@ -1,5 +1,5 @@
-// session.c - one run from its options to its folder. Ctrl-C gives up the configuration that is running;
-// those that were measured before it are kept.
+// session.c - runs a benchmark, from its options to its folder of results. Ctrl-C abandons the configuration
+// that is being measured; the results before it are kept.
 
 #include "session.h"
 
@@ -130,7 +130,7 @@ static int find_subject(struct bench_session *s) {
     return CLI_OK;
 }
 
-// The folder of the run that is resumed, and what its journal has.
+// Resumes the run in `folder`: reads its journal, and fails if that run and this one cannot be compared.
 static int resume_folder(struct bench_session *s, const char *folder) {
     snprintf(s->run.folder, sizeof s->run.folder, "%s", folder);
     for (size_t end = strlen(s->run.folder); end > 1 && s->run.folder[end - 1] == '/'; end--)
@@ -232,7 +232,7 @@ int bench_session_check_only(const struct bench_session *s, const char *only) {
     return cli_usage(s->call, "no configuration of %s has '%s' in its name", s->suite.name, only);
 }
 
-// Those that the run does not have yet.
+// Returns whether a configuration is selected by --only and has no result yet.
 static bool is_wanted(const struct bench_session *s, const struct bench_config *config, const char *only) {
     return (!only || strstr(config->id, only)) && !bench_run_find(&s->run, config->id);
 }

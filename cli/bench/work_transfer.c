@@ -1,4 +1,4 @@
-// work_transfer.c - bytes from the host's memory to the device and back. Ops: upload, download.
+// work_transfer.c - times copies between host memory and the device. Ops: upload, download.
 
 #include "bench.h"
 
@@ -16,7 +16,8 @@ static bool prepare(struct bench_work *w) {
     return data && bench_hold(w, zl_from(data, ZL_SHAPE(bytes), ZL_UINT8));
 }
 
-// A device has the whole of an array as soon as it needs an element of it; for the CPU it is a copy.
+// Uploads `bytes` bytes. A device copies a whole array as soon as one of its elements is read; on the CPU
+// zl_from copies it.
 static bool upload(struct bench_work *w, int64_t bytes) {
     if (!w->is_async)
         return zl_eval(zl_from(w->data, ZL_SHAPE(bytes), ZL_UINT8));
@@ -25,8 +26,8 @@ static bool upload(struct bench_work *w, int64_t bytes) {
     return zl_async_eval(zl_add(first, zl_scalar_int(1)));
 }
 
-// What the host does not have yet, so made anew each time, at the speed of the device's memory; the CPU has
-// all of it.
+// Downloads an array. On a device it is computed anew for each copy, as the host keeps a copy of what it has
+// read; that costs little at the speed of device memory. On the CPU the array is already in host memory.
 static bool download(struct bench_work *w, int64_t bytes) {
     zl_array made = w->is_async ? zl_add(w->in[0], zl_scalar_int(1)) : w->in[0];
     return zl_copy_to(made, w->data, (size_t)bytes);

@@ -11,7 +11,7 @@ static const int cores_v3[] = {8, 32, 64, 128, 256, 512, 1024, 2048, 0};
 static const int cores_v4[] = {8, 16, 32, 64, 0};
 static const int chips[] = {1, 4, 8, 16, 32, 64, 128, 256, 0};
 
-// v2 to v4 and v5p count cores, two of them per chip; v5litepod and v6e count chips.
+// The names of v2, v3, v4 and v5p count TensorCores, two per chip; those of v5litepod and v6e count chips.
 static const struct generation {
     const char *prefix;
     const int *counts;

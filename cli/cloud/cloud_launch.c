@@ -116,7 +116,8 @@ static bool read_options(const struct invocation *call, struct cloud_task *t) {
 
 // Launching -------------------------------------------------------------------------------------------------
 
-// SkyPilot refuses to remove what Slurm lent.
+// Returns whether the cluster can be removed when it is idle: SkyPilot refuses this for machines of Slurm and
+// for those reached by ssh.
 static bool can_idle(const struct cloud_task *t) {
     return !t->infra || (strncmp(t->infra, "slurm", 5) && strncmp(t->infra, "ssh", 3));
 }
@@ -187,7 +188,8 @@ static bool is_up(const char *name) {
     return up;
 }
 
-// Asks for the price. With --max-price the task is written anew, to stay where the price holds.
+// Shows the price and asks for consent. With --max-price the task file is written again, restricted to the
+// place that has this price.
 static bool agree(struct launch *l) {
     struct cloud_price price;
     if (!cloud_ask_price(l->call, &l->task, l->path, &price) ||
@@ -204,7 +206,8 @@ static int launch(struct launch *l) {
     bool managed = cli_option(l->call, "managed");
     if (!managed && is_up(l->task.name))
         return cloud_keep_name(l->call, l->task.name) ? run_there(l) : CLI_FAILED;
-    // Kept before it is launched: what fails later may be up, and cost money.
+    // The name is recorded before the launch: a launch that fails later may leave machines up that cost
+    // money.
     if (!agree(l) || (!managed && !cloud_keep_name(l->call, l->task.name)))
         return CLI_FAILED;
     int code = managed ? launch_job(l) : launch_cluster(l);

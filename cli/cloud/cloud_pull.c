@@ -16,7 +16,8 @@ static const struct option options[] = {
     {0},
 };
 
-// Runs become part of a history; anything else is copied as it is, without links, devices and owners.
+// Copies a folder from the cluster. Runs are merged into the history in `out`; anything else is copied by
+// rsync, without links, devices and owners.
 static int bring(const struct invocation *call, const char *source, const char *out, bool runs) {
     char from[PATH_BYTES + 8], to[PATH_BYTES + 8];
     if (runs)
@@ -29,7 +30,7 @@ static int bring(const struct invocation *call, const char *source, const char *
                 : CLI_OK;
 }
 
-// The names that SkyPilot gives to hosts: NAME, NAME-worker1, NAME-worker2, ...
+// Pulls from host number `host`. SkyPilot names the hosts of a cluster NAME, NAME-worker1, NAME-worker2, ...
 static int pull_from(const struct invocation *call, const struct cloud_cluster *c, int host,
                      const char *folder, const char *out) {
     int hosts = c->nodes * cloud_hosts_of(c->accelerator);

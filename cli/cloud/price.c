@@ -8,7 +8,7 @@
 
 static const char chosen[] = "\xe2\x9c\x94"; // the check mark
 
-// Colours that a terminal would show are taken out, in place.
+// Removes the escape sequences of terminal colours, in place.
 static void strip_escapes(char *text) {
     char *to = text;
     for (const char *at = text; *at;) {

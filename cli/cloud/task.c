@@ -46,7 +46,7 @@ bool cloud_check_text(const struct invocation *call, const char *what, const cha
     return false;
 }
 
-// Whether YAML takes the text as it is, line feeds and tabs included.
+// Returns whether YAML accepts the text unchanged; line feeds and tabs are accepted.
 static bool is_printable(const char *text) {
     char *copy = strdup(text);
     if (!copy)
@@ -150,7 +150,8 @@ int cloud_task_hosts(const struct cloud_task *t) {
 
 // Writing ---------------------------------------------------------------------------------------------------
 
-// A measurement on machines without TPUs, by XLA's plugin for the CPU: a rehearsal.
+// Returns whether the task is a rehearsal: the TPU benchmark on machines without TPUs, with XLA's plugin for
+// the CPU.
 static bool is_rehearsal(const struct cloud_task *t) {
     return t->bench && t->infra && strncmp(t->infra, "gcp", 3);
 }
@@ -266,7 +267,8 @@ static void put_value(FILE *out, const struct cloud_task *t, const char *word, s
             fputs(values[i].value, out);
 }
 
-// The template, in which words between @ are replaced; @RESOURCES@ by whole lines.
+// Writes the task of a benchmark from its template: each @NAME@ is replaced by its value, and the line
+// @RESOURCES@ by the lines of the resources.
 static void write_measurement(FILE *out, const struct cloud_task *t) {
     static const char lines[] = "@RESOURCES@\n";
     for (const char *at = file_text("tpu_resource.sky.yaml"); *at;) {

@@ -1,4 +1,4 @@
-// hosts.c - which rank runs where: from a list of names, or a file of hosts as mlx.launch reads it.
+// hosts.c - assigns ranks to hosts, from a list of names or from a hostfile in the format of mlx.launch.
 
 #include "launch.h"
 
@@ -25,7 +25,7 @@ static struct launch_rank *add(struct launch_hosts *h) {
     return &h->rank[h->count++];
 }
 
-// JSON: only what such a file has, lists, objects and texts.
+// Parses only the JSON that a hostfile contains: lists, objects and strings without escapes.
 static const char *skip(const char *at) {
     while (isspace((unsigned char)*at))
         at++;

@@ -1,9 +1,10 @@
-// launch_command.c - `zellige launch PROGRAM`: starts a rank per host, or several here, that find each other.
+// launch_command.c - `zellige launch PROGRAM`: starts one rank per host, or several on this machine, and
+// tells them how to reach each other.
 //
-// Ranks of the engine ring get a file of hosts, their rank and a token in their environment, those of nccl
-// where the first of them is met and a GPU of their machine each. On other machines they get these through
-// the standard input of ssh, which no list of processes shows. mpirun and srun are handed the program as it
-// is.
+// The environment of a rank of the engine `ring` names a hostfile, its rank and a token; that of a rank of
+// `nccl` has the address where rank 0 is met, and a GPU of its machine. On other machines these are sent to
+// the standard input of ssh, so that they never appear in a list of processes. mpirun and srun get the
+// program unchanged.
 
 #include "launch.h"
 
@@ -91,7 +92,8 @@ static bool read_options(struct job *j) {
 
 // The ring --------------------------------------------------------------------------------------------------
 
-// Ports count up over all ranks, so that ranks of one machine have different ones.
+// Writes the hostfile of the ring. Port numbers increase over all ranks, so that ranks on the same machine
+// get different ones.
 static bool write_ring(struct job *j) {
     size_t bytes;
     FILE *f = open_memstream(&j->ring, &bytes);
@@ -162,7 +164,8 @@ static char *script(const struct job *j, int rank) {
     const char *folder = cli_option(j->call, "cwd");
     if (!f)
         return NULL;
-    // A function, so that the shell has read all of it before anything else reads the same input.
+    // The script is one shell function: the shell then reads all of it before the program starts to read the
+    // same standard input.
     fprintf(
         f,
         "run() {\nexec 3<&0\nhosts=$(mktemp) || exit 1\ncat >\"$hosts\" <<'END_OF_HOSTS'\n%sEND_OF_HOSTS\n",
@@ -280,7 +283,8 @@ static void add_hosts(struct words *w, const struct job *j) {
     }
 }
 
-// Their own: how they find hosts, and how each line gets its rank.
+// Runs the program under mpirun or srun. Each has its own options for the hosts and for labelling output
+// lines with ranks.
 static int hand_over(struct job *j, bool srun) {
     struct words w = {.count = 0};
     bool plain = cli_option(j->call, "plain");

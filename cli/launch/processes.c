@@ -1,4 +1,4 @@
-// processes.c - runs processes side by side: their output line by line, and an end to all when one of them
+// processes.c - runs processes in parallel, prints their output line by line, and stops all of them when one
 // fails.
 
 #include "launch.h"
@@ -15,8 +15,8 @@
 
 enum { LINE_LONGEST = 1 << 16, GRACE_MS = 5000, TICK_MS = 100 };
 
-// Ranks that were asked to stop, by SIGTERM or SIGUSR1, have longer to write what they keep, and end with
-// this code (EX_TEMPFAIL).
+// Ranks that get SIGTERM or SIGUSR1 have SAVE_MS to write a checkpoint; their exit code is then STOPPED
+// (EX_TEMPFAIL).
 enum { SAVE_MS = 60000, STOPPED = 75 };
 
 struct stream {
@@ -57,7 +57,7 @@ static void write_line(struct stream *s, int rank, bool plain) {
     s->len = 0;
 }
 
-// Whole lines are written; what is longer than any line should be is cut.
+// Writes complete lines; a line longer than LINE_LONGEST is split.
 static void take(struct stream *s, int rank, bool plain, const char *data, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) {
         s->line[s->len++] = data[i];
@@ -170,7 +170,8 @@ static int64_t now_ms(void) {
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-// Of those that ended: how many are left; *code becomes that of the first that failed, *rank its rank.
+// Reaps the children that have ended and returns how many still run. The first that fails sets *code to its
+// exit code and *rank to its rank.
 static int reap(struct child *c, int count, int *code, int *rank) {
     int left = 0, status;
     for (int i = 0; i < count; i++) {

@@ -1,7 +1,8 @@
-// chat_command.c - `zellige chat`: questions from standard input, answers as they are computed.
+// chat_command.c - `zellige chat`: reads questions from standard input and prints the answers as they are
+// computed.
 //
-// The whole conversation is rendered anew for each question. What its ids share with those that the sequence
-// has seen is not computed again.
+// Each question renders the whole conversation again. The ids that this shares with the current sequence,
+// from the beginning on, are not computed again.
 
 #include "language.h"
 
@@ -64,8 +65,9 @@ static bool give(void *context, const char *text, size_t bytes) {
     return fwrite(text, 1, bytes, stdout) == bytes && !fflush(stdout) && !stopped;
 }
 
-// Makes the sequence one that has all of ids before it and goes on behind them. The last id is computed in
-// any case.
+// Brings the sequence to the state after `ids`: trims it to the prefix that it shares with them and appends
+// the rest, or starts a new sequence if it cannot be trimmed. The last id is always computed, as its logits
+// are needed.
 static bool continue_with(struct chat *c, const struct text_ids *ids) {
     struct language *l = c->language;
     size_t same = 0, most = ids->count < c->seen.count ? ids->count : c->seen.count;

@@ -1,4 +1,4 @@
-// language.c - opening a checkpoint with its tokenizer; the options of sampling.
+// language.c - opens a checkpoint and its tokenizer, and reads the options of sampling.
 
 #include "language.h"
 

@@ -1,5 +1,5 @@
-// language_generate.c - the loop that turns a prompt into text: progress, whole characters, stop texts,
-// speeds.
+// language_generate.c - generates text from a prompt: shows progress, prints complete characters only, ends
+// at stop texts, and reports speeds.
 
 #include "language.h"
 
@@ -32,7 +32,7 @@ static bool prefill(struct language_run *run) {
     return !*l->error;
 }
 
-// Text that is not given yet: it may be the beginning of a stop text.
+// Text that is held back because a stop text may begin in it.
 struct pending {
     char *text;
     size_t bytes, cap;

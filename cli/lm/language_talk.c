@@ -1,4 +1,4 @@
-// language_talk.c - a conversation as the chat template of a model writes it.
+// language_talk.c - renders a conversation with the chat template of a model.
 
 #include "language.h"
 

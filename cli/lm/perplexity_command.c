@@ -19,8 +19,8 @@ static const struct option options[] = {
     {0},
 };
 
-// Returns the sum of the losses of ids[first..count), each from all before it, and of their squares; NaN
-// after an error.
+// Returns the sum of the losses of ids[first..count), each predicted from all ids before it; sets *squares to
+// the sum of their squares. Returns NaN after an error.
 static double score(struct language *l, const int32_t *ids, int64_t count, int64_t first, double *squares) {
     double sum = NAN;
     ZL_SCOPE {
@@ -50,7 +50,8 @@ static double perplexity(const struct tally *t) {
     return exp(t->sum / (double)t->tokens);
 }
 
-// The standard error of the perplexity, from that of the mean loss of tokens, as if they were independent.
+// Returns the standard error of the perplexity, from that of the mean loss per token, as if the losses were
+// independent.
 static double uncertainty(const struct tally *t) {
     double n = (double)t->tokens, mean = t->sum / n, variance = t->squares / n - mean * mean;
     return n > 1 && variance > 0 ? perplexity(t) * sqrt(variance / (n - 1)) : 0;
@@ -138,7 +139,8 @@ static double score_choice(struct language *l, const char *prompt, const char *c
         snprintf(joined, length, "%s%s", prompt, choice);
         if (language_encode(l, prompt, strlen(prompt), true, &before) &&
             language_encode(l, joined, length - 1, true, &all)) {
-            // Tokens may span the border: what differs from the prompt's ids belongs to the choice.
+            // A token may cross the boundary between prompt and choice, so the choice begins at the first id
+            // that differs from the prompt's.
             size_t same = 0;
             while (same < before.count && same + 1 < all.count && before.id[same] == all.id[same])
                 same++;

@@ -1,4 +1,4 @@
-// quantize_command.c - `zellige quantize`: a checkpoint in fewer bits, in MLX's format.
+// quantize_command.c - `zellige quantize`: writes a checkpoint with quantised matrices, in MLX's format.
 
 #include "language.h"
 

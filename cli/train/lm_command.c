@@ -66,8 +66,8 @@ static zl_array loss_of(zl_nn nn, int count, const zl_array *in, void *data) {
     return zl_nn_cross_entropy(train_logits(nn, &c->model, in[0]), in[count - 1], NULL);
 }
 
-// Sequences of the held-out text at even distances. Ranks take different ones of a batch where they divide
-// it.
+// Computes the mean loss of sequences taken at equal distances from the held-out text. The ranks share the
+// sequences of a batch if their number divides it.
 static bool test(const struct train_task *task, const struct train_run *run, double *loss, double *accuracy) {
     struct corpus *c = task->data;
     int64_t last = (int64_t)c->ids.count - c->context - 1, room = last - c->learned;

@@ -140,7 +140,8 @@ static bool train_epoch(struct train_run *run, struct plan *plan, double *loss, 
     return true;
 }
 
-// Hits among images that every rank has a part of, where they divide. NULL: it failed.
+// Returns the number of correct answers among `count` test images from `at` on, or NULL after an error. The
+// ranks share a batch if their number divides it.
 static zl_array hits_of(const struct train_run *run, const struct plan *plan, int at, int count) {
     int64_t first = 0, own = count;
     if (count == TEST_BATCH && TEST_BATCH % zl_nn_ranks(run->nn) == 0 &&
@@ -184,7 +185,7 @@ static void report_epoch(const struct train_run *run, int epoch, double loss, do
     fflush(stdout);
 }
 
-// kept: epochs that the checkpoint has.
+// kept: the number of epochs in the checkpoint.
 static int say_interrupted(const struct train_run *run, const struct plan *plan, int kept) {
     if (!run->checkpoint)
         return cli_fail(run->call, "interrupted: nothing is kept without --checkpoint FILE");

@@ -41,7 +41,7 @@ static int32_t draw(int32_t *order, int at, int count, uint64_t random) {
     return order[at] = drawn;
 }
 
-// Blocks of so many pairs, each followed by its questions.
+// Draws one sequence: blocks of `block` pairs, each block followed by questions about its pairs.
 static void draw_sequence(const struct recall *r, int block, uint64_t seed, uint64_t sequence, int32_t *ids,
                           int32_t *targets, bool *asked) {
     uint64_t drawn = 0, words = (uint64_t)r->words;
@@ -74,7 +74,7 @@ static int block_of(const struct recall *r, int64_t index) {
     return stage < stages ? 1 << stage : r->pairs;
 }
 
-// ids, targets, and whether they count: (batch, 3 * pairs).
+// Sets `in` to the ids, the targets, and whether each target counts in the loss: all (batch, 3 * pairs).
 static void make_batch(const struct train_task *task, int64_t seed, int64_t index, int64_t first,
                        int64_t count, zl_array *in) {
     const struct recall *r = task->data;
@@ -92,7 +92,7 @@ static zl_array loss_of(zl_nn nn, int count, const zl_array *in, void *data) {
     return zl_nn_cross_entropy(train_logits(nn, &r->model, in[0]), in[1], in[count - 1]);
 }
 
-// x (batch, 3 * pairs, ...) where something is asked in a test.
+// Slices x (batch, 3 * pairs, ...) to the last third of a test sequence, where the questions are.
 static zl_array last_third(const struct recall *r, zl_array x) {
     const int64_t start[] = {0, 2 * r->pairs, 0}, step[] = {1, 1, 1};
     int axes = x ? zl_ndim(x) : 0;

@@ -35,7 +35,7 @@ void train_progress(const char *format, ...) {
     va_end(args);
 }
 
-// Said before the first step, not after it.
+// Checks the path before the first step, so that a mistake in it does not waste the training.
 static int check_checkpoint(const struct invocation *call, const char *path) {
     char folder[4096];
     const char *end = path ? strrchr(path, '.') : NULL;

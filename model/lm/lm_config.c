@@ -1,7 +1,8 @@
-// lm_config.c - config.json as a description of layers: the dialects of the hub and of transformers 5.
+// lm_config.c - reads config.json into a description of layers, in the dialects of the hub and of
+// transformers 5.
 //
-// Every field is either read here, or on the list of those that do not change what the model computes. A
-// field that is on neither, and is not null, false or an empty list or object, is refused by name.
+// Every field is either read here or is on the list of fields that do not affect what the model computes. Any
+// other field is refused by name, unless it is null, false or an empty list or object.
 
 #include "lm.h"
 
@@ -83,7 +84,7 @@ static const char *const harmless[] = {
 };
 enum { HARMLESS = sizeof harmless / sizeof *harmless, READ_MOST = 64 };
 
-// What reads config.json: it notes the fields that were asked for, so that the others are known.
+// Reads config.json, and records which fields were read, so that unknown ones can be found.
 struct reader {
     text_json_value root;  // of the text model
     text_json_value outer; // what has it as text_config; NULL: root is the whole file
@@ -247,7 +248,8 @@ static void read_layer_type(struct reader *r, struct lm_config *c, int i, const 
                "linear_attention");
 }
 
-// Which layers are sparse, which are linear attention, and which see a window only.
+// Finds the kind of each layer: sparse or dense, linear or full attention, and with or without a sliding
+// window.
 static void read_layers(struct reader *r, struct lm_config *c) {
     text_json_value types = field(r, "layer_types"), dense = field(r, "mlp_only_layers");
     bool windowed = truth(r, "use_sliding_window", false);

@@ -1,5 +1,5 @@
-// lm_delta.c - layers of linear attention: projections, a causal convolution, the gated delta rule, a gated
-// norm.
+// lm_delta.c - layers of linear attention: projections, a causal convolution, the gated delta rule, and a
+// gated norm.
 
 #include "lm.h"
 

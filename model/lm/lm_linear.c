@@ -28,8 +28,8 @@ static bool read_quantization(struct lm_linear *linear, const struct lm_config *
     return true;
 }
 
-// The same from the sizes of the parts, where no configuration says it: a file of llama.cpp, whose tensors
-// each have a type.
+// Finds the mode, bits and group size of a quantised matrix from the sizes of its parts, where no
+// configuration gives them: in a file of llama.cpp, each tensor has a type of its own.
 static bool find_quantization(struct lm_linear *linear, struct lm_weights *weights, const char *name,
                               int inputs, struct lm_error *error) {
     int64_t words = lm_weights_columns(weights, name, "weight"),

@@ -35,8 +35,9 @@ static void find_prefix(struct lm_network *n) {
     }
 }
 
-// mlx-lm adds the 1 when it converts, and turns convolutions to (channels, width, 1), which tells its files
-// from others.
+// Returns whether the weights of norms are stored without the 1 that is added to them, as on the hub. mlx-lm
+// adds the 1 when it converts; its files are recognised by their convolutions, whose shape is (channels,
+// width, 1) there and (channels, 1, width) on the hub.
 static bool find_centred(const struct lm_network *n) {
     const struct lm_config *c = &n->config;
     struct lm_error unread;

@@ -88,7 +88,7 @@ static bool read_options(struct job *j) {
     return true;
 }
 
-// The dtype that config.json names, which mlx-lm casts to.
+// Reads the dtype that config.json names: like mlx-lm, we cast to it.
 static void read_dtype(struct job *j) {
     const char *name = text_json_text_of(j->config->root, "torch_dtype");
     if (!*name)

@@ -186,7 +186,8 @@ static zl_array top_k(zl_array scores, int k) {
     return zl_put_along_axis(scores, rest, zl_scalar(-INFINITY), -1);
 }
 
-// Exclude top choices: of the ids that are likely enough, all but the least likely one are left out.
+// Excludes top choices (XTC): with probability xtc_probability, drops all ids more likely than xtc_threshold
+// except the least likely of them.
 static zl_array xtc(zl_array scores, const zl_sampling *s, zl_array key) {
     zl_array p = zl_exp(scores), likely = zl_greater(p, zl_scalar(s->xtc_threshold));
     zl_array least = zl_min(zl_where(likely, p, zl_scalar(INFINITY)));

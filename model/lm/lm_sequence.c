@@ -37,8 +37,8 @@ static void forget_next(zl_sequence s) {
     s->next = s->next_probability = NULL;
 }
 
-// States of layers that keep no history, at this length, so that trimming has somewhere to go back to. The
-// oldest is given up.
+// Saves the state of recurrent layers at the present length, so that the sequence can be trimmed back to it:
+// these layers keep no history. The oldest saved state is dropped for it.
 static bool remember(zl_sequence s) {
     if (!lm_cache_is_recurrent(&s->cache) || (s->pasts && s->past[s->pasts - 1].length == s->cache.length))
         return true;

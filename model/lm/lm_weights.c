@@ -181,8 +181,8 @@ struct lm_weights *lm_weights_random(int64_t seed, zl_dtype dtype, bool quantize
     return w;
 }
 
-// Vectors are ones, matrices have the scale of their rows' length, and codes are any, with small numbers
-// beside them.
+// Draws random values for a tensor: vectors are ones, matrices are normal with deviation 1 / sqrt(columns),
+// codes are random bits, and scales and biases are small.
 static zl_array draw(struct lm_weights *w, const char *name, zl_shape shape) {
     zl_array key = zl_random_key(w->seed + w->tensors), a = NULL;
     if (shape.ndim == 1)

@@ -1,14 +1,15 @@
-// nn_bucket.c - parameters that are gathered together before they are used, and whose gradients are sent
+// nn_bucket.c - buckets: parameters that are gathered together before use, and whose gradients are sent
 // together.
 //
-// A bucket is a run of parameters in the order in which the model first asks for them. To derivatives it is
-// one function, from shards to what layers take: forward it gathers along fsdp, backward it sums over ranks.
-// So its gradients leave as soon as the backward pass has made the last of them, while that goes on with the
-// layers before. Vectors have buckets of their own, which leave last: derivatives are taken in the reverse of
-// an order in which the last input of a call comes first, and so norms and biases come late. A gather waits
-// for what was computed when the bucket before it was first asked for, which keeps it one bucket ahead. What
-// products need of their weights in the backward pass is gathered again: so nothing holds a weight from one
-// pass to the other.
+// A bucket is a run of parameters, in the order in which the model first asks for them. For derivatives it is
+// one function from shards to the arrays that layers use: forward it gathers along fsdp, backward it sums
+// over ranks. So its gradients are sent as soon as the backward pass has computed the last of them, while
+// that pass continues with the earlier layers.
+//
+// Vectors have buckets of their own, which are sent last: the backward pass visits the last input of a call
+// first, so the gradients of norms and biases come late. A gather waits for what had been computed when the
+// bucket before it was first asked for, which keeps it one bucket ahead. Weights that products need in the
+// backward pass are gathered again, so that nothing holds a whole weight from one pass to the other.
 
 #include "nn.h"
 
@@ -41,7 +42,7 @@ static bool is_vector(const struct nn_parameter *p) {
     return p->kind == ZL_NN_VECTOR;
 }
 
-// Matrices, then vectors, each in the order of the table.
+// Orders parameters: matrices, then vectors, each in the order of the table.
 static void put_in_order(const struct nn_table *table, int *order) {
     int at = 0;
     for (int vectors = 0; vectors < 2; vectors++)
@@ -50,7 +51,7 @@ static void put_in_order(const struct nn_table *table, int *order) {
                 order[at++] = i;
 }
 
-// Whether a parameter begins a bucket, behind one that has so many bytes.
+// Returns whether a parameter begins a new bucket, after one that has so many bytes.
 static bool begins(const struct nn_mesh *m, const struct nn_parameter *p, const struct nn_parameter *before,
                    int64_t bytes) {
     return !before || bytes >= m->bucket_bytes || zl_dtype_of(p->array) != zl_dtype_of(before->array) ||
@@ -91,7 +92,7 @@ void nn_buckets_free(struct nn_mesh *m) {
     free(m->order);
 }
 
-// The one behind it, of matrices: vectors are gathered where they are asked for.
+// Returns the next bucket of matrices; vectors are gathered where they are asked for.
 static struct nn_bucket *next_of(struct nn_mesh *m, int bucket) {
     bool any = bucket + 1 < m->buckets && !m->bucket[bucket + 1].is_vectors;
     return any ? &m->bucket[bucket + 1] : NULL;
@@ -129,7 +130,7 @@ static zl_array rows_like(zl_array x, int64_t rows, zl_array like) {
     return zl_reshape(x, (zl_shape){dim, zl_ndim(like)});
 }
 
-// What is whole along fsdp, of shards in[], which begins once `after` is there (NULL: at once).
+// Gathers the shards in[] along fsdp. The gather begins when `after` is computed (NULL: at once).
 static bool gather(const struct nn_bucket *b, const zl_array *in, zl_array after, zl_array *whole) {
     const struct nn_mesh *m = b->table->mesh;
     int64_t ranks = m->axis[NN_FSDP].size, at = 0;
@@ -159,7 +160,7 @@ static bool gather(const struct nn_bucket *b, const zl_array *in, zl_array after
     return done;
 }
 
-// The gradient of a divided parameter as (ranks, elements of a shard).
+// Returns the gradient of a divided parameter as (ranks, elements of a shard).
 static zl_array by_ranks(const struct nn_bucket *b, int i, zl_array gradient) {
     int64_t ranks = b->table->mesh->axis[NN_FSDP].size, high[NN_DIMS_MOST] = {0}, low[NN_DIMS_MOST] = {0};
     const struct nn_parameter *p = parameter_of(b, i);
@@ -170,7 +171,7 @@ static zl_array by_ranks(const struct nn_bucket *b, int i, zl_array gradient) {
     return zl_reshape(x, ZL_SHAPE(ranks, -1));
 }
 
-// Sums over ranks of the gradients of parameters that are divided, or of those that are not; into sum[].
+// Sums over ranks the gradients of parameters that are divided, or of those that are not, into sum[].
 static bool send(const struct nn_bucket *b, bool sharded, const zl_array *gradient, zl_array *sum) {
     const struct nn_mesh *m = b->table->mesh;
     int parts = 0, all = sharded ? b->shards : b->count - b->shards;

@@ -93,7 +93,7 @@ struct entry {
     int64_t dim[NN_DIMS_MOST];
 };
 
-// NULL: the file has no such text.
+// Returns the value of a metadata entry that is a single text; NULL if the file has none of this name.
 const char *nn_field_of(const zl_file *file, const char *name) {
     zl_metadata value;
     for (int i = 0; zl_file_metadata(file, i, &value); i++)
@@ -130,7 +130,8 @@ static bool open_parts(struct source *s, const char *arrays) {
     return true;
 }
 
-// Read as a whole: what is trained does not lie in a file.
+// Opens a checkpoint. It is read into memory instead of mapped, so that parameters in training do not depend
+// on the file.
 static bool open_source(struct source *s, zl_nn nn, const char *path) {
     *s = (struct source){.nn = nn, .path = path};
     s->file = zl_load_file(path, &(zl_load_options){.format = "safetensors", .no_mmap = true});
@@ -163,8 +164,8 @@ static bool read_line(struct source *s, const char *line, struct entry *e) {
            nn_fail(s->nn, "zl_trainer_load: %s: its list of arrays is damaged: %.60s", s->path, line);
 }
 
-// The index-th array; *line, NULL at first, is where it is in an index. False past the last, and after an
-// error.
+// Reads the index-th array. *line, NULL at first, is its position in an index. Returns false after the last
+// one, and after an error.
 static bool next_entry(struct source *s, int index, const char **line, struct entry *e) {
     if (s->arrays) {
         *line = !*line ? s->arrays : *line + strcspn(*line, "\n");
@@ -193,8 +194,8 @@ static zl_array find_array(const zl_file *file, const char *name) {
     return NULL;
 }
 
-// x with what a part has of [start, stop), which lies at `at` in the whole. *count grows by the elements that
-// it has.
+// Returns x with the elements of [start, stop) that a part contains, which lies at `at` in the whole array.
+// Adds their number to *count.
 static zl_array put_part(zl_array x, zl_array part, const int64_t *at, const int64_t *start,
                          const int64_t *stop, int64_t *count) {
     int64_t from[NN_DIMS_MOST], to[NN_DIMS_MOST], there[NN_DIMS_MOST], end[NN_DIMS_MOST], step[NN_DIMS_MOST];
@@ -214,7 +215,7 @@ static zl_array put_part(zl_array x, zl_array part, const int64_t *at, const int
                            (zl_shape){there, ndim}, (zl_shape){end, ndim}, steps);
 }
 
-// This rank's shard of an array of an index, of which p says where it lies. It must be there as a whole.
+// Returns this rank's shard, described by p, of an array of an index, all of whose elements must be present.
 static zl_array join_parts(struct source *s, const struct nn_parameter *p, const struct entry *e) {
     const struct nn_mesh *m = s->nn->table->mesh;
     int64_t start[NN_DIMS_MOST], stop[NN_DIMS_MOST], wanted = 1, count = 0;
@@ -311,8 +312,8 @@ static bool fits(zl_trainer t, const char *path, const struct entry *e, const st
            nn_fail(t->nn, "zl_trainer_load: %s: %s has another shape than its parameter", path, e->name);
 }
 
-// One array that belongs to a parameter: "trainer.state0.", "trainer.state1." or "trainer.sum.", then its
-// name.
+// Loads one array of the trainer's state. Its name is "trainer.state0.", "trainer.state1." or "trainer.sum.",
+// followed by the name of its parameter.
 static bool take_own(zl_trainer t, struct source *source, const struct entry *e) {
     struct nn_table *table = table_of(t);
     int s = -1;

@@ -1,4 +1,4 @@
-// nn_loss.c - losses: means, as float32 or what is wider.
+// nn_loss.c - losses. All are means, computed in f32 or in a wider dtype of the inputs.
 
 #include "nn.h"
 

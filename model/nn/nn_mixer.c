@@ -109,14 +109,14 @@ static zl_array attention(const struct mixer *m, double rope_base) {
 
 // Delta rules -----------------------------------------------------------------------------------------------
 
-// What the call of a rule takes beside q, k and v.
+// The inputs of a delta rule: q, k, v, and those that only some rules have.
 struct inputs {
     zl_array q, k, v, g, beta, a, b, A_log, dt_bias;
     bool l2_norm;
 };
 
-// The decay is -exp(A) softplus(g + dt): at first A is 1 to 16 and softplus(dt) 0.001 to 0.1, both evenly by
-// their logarithms.
+// The decay is -exp(A) softplus(g + dt). Initially A lies between 1 and 16 and softplus(dt) between 0.001 and
+// 0.1, both evenly on a logarithmic scale.
 static void make_gate(const struct mixer *m, struct inputs *in) {
     const char *gate = m->rule->gate;
     int dim = !strcmp(gate, "CHANNEL") ? m->key : !strcmp(gate, "VALUE_CHANNEL") ? m->value : 1;

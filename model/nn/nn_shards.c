@@ -74,7 +74,7 @@ static bool say(struct nn_writer *w, const char *what) {
     return false;
 }
 
-// Until all files are there.
+// Waits until all files of the checkpoint exist.
 static bool wait_for_files(struct nn_writer *w) {
     const struct timespec pause = {.tv_nsec = 5000000};
     char full[PATH_BYTES], text[256];

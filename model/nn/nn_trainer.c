@@ -48,7 +48,7 @@ static bool loss_of(void *data, int count, const zl_array *in, zl_outputs *out) 
     return zl_give(out, t->loss(t->nn, count - parameters, in + parameters, t->data));
 }
 
-// What is reported of a batch: the loss, the mean over ranks, and how many of them were asked to stop.
+// The report of a batch: the loss, averaged over ranks, and how many ranks were asked to stop.
 enum { LOSS, STOPS, REPORTS };
 
 static zl_array report_of(zl_trainer t, zl_array loss, zl_array stops) {
@@ -88,8 +88,8 @@ static zl_dtype state_dtype(zl_array parameter) {
     return zl_dtype_of(parameter) == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32;
 }
 
-// Inputs: rate, 1 - beta1^t, 1 - beta2^t; gradients; parameters; states. Results: the norm, parameters,
-// states.
+// The compiled step takes the learning rate, 1 - beta1^t and 1 - beta2^t, then gradients, parameters and
+// states. It returns the norm of the gradients, then parameters and states.
 enum { RATE, GROWN, NUMBERS = GROWN + NN_STATES };
 
 static zl_array norm_of(zl_trainer t, const zl_array *gradient) {
@@ -195,7 +195,8 @@ int64_t zl_trainer_batches(zl_trainer t) {
     return t ? t->step * t->options.accumulate + t->batches : 0;
 }
 
-// The model runs once as it is, which makes the parameters, or finds out that those loaded are not its own.
+// Runs the model once without tracing, which makes its parameters, or finds that loaded ones do not belong to
+// it.
 static bool open_table(zl_trainer t, int count, const zl_array *batch) {
     struct nn_table *table = table_of(t);
     bool done = false;
@@ -211,7 +212,7 @@ static bool open_table(zl_trainer t, int count, const zl_array *batch) {
     return done && nn_buckets_make(t->nn);
 }
 
-// States of zeros, where none were loaded.
+// Gives zeros to each optimizer state that was not loaded from a checkpoint.
 static bool open_slots(zl_trainer t) {
     struct nn_table *table = table_of(t);
     if (!t->slot)
@@ -276,7 +277,7 @@ static zl_array number(double x, bool wide) {
     return wide ? zl_from_f64(&x, ZL_SCALAR) : zl_from_f32((float[]){(float)x}, ZL_SCALAR);
 }
 
-// Records what parameters and states become. *norm is set if gradients are clipped.
+// Records the new parameters and states. *norm is set if gradients are clipped.
 static bool update(zl_trainer t, double rate, zl_array *norm) {
     struct nn_table *table = table_of(t);
     int parameters = table->count, inputs = NUMBERS, outputs = 0;
@@ -313,7 +314,7 @@ static bool update(zl_trainer t, double rate, zl_array *norm) {
     return done;
 }
 
-// Computes all that the trainer has, and what is reported, at once.
+// Evaluates the loss, the norm and everything that the trainer keeps in one evaluation.
 static bool evaluate(zl_trainer t, zl_array loss, zl_array norm) {
     struct nn_table *table = table_of(t);
     int count = 0;

@@ -21,7 +21,7 @@ static struct value missing(struct run *r, struct value v) {
     return text_value_fail(r, "'%s' is undefined", v.as.name);
 }
 
-// An attribute by a path such as "function.name" or "0".
+// Returns the attribute of v at a path such as "function.name" or "0".
 static struct value by_path(struct run *r, struct value v, struct value path) {
     if (path.kind == VALUE_INTEGER)
         return text_value_index(r, v, path);

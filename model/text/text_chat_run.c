@@ -34,7 +34,7 @@ static void bind(struct run *r, const char *name, struct value v) {
     s->item[s->count++] = (struct binding){name, v};
 }
 
-// Sets a name in the frame that runs: a loop's, a macro's, or the outermost.
+// Assigns to a name in the current frame: that of a loop, of a macro, or the outermost one.
 static void assign(struct run *r, const char *name, struct value v) {
     for (size_t i = r->scope.count; i-- > r->scope.frame;)
         if (!strcmp(r->scope.item[i].name, name)) {

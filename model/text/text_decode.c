@@ -6,8 +6,8 @@
 
 static const char replacement[] = "\xef\xbf\xbd";
 
-// Bytes of the longest start of a character at `at`, at least 1; *whole: it is one; *open: more bytes might
-// make it one.
+// Returns the number of bytes, at least 1, of the longest valid start of a UTF-8 character at `at`. Sets
+// *whole if it is a complete character, and *open if more bytes could complete it.
 static int longest_start(const unsigned char *at, const unsigned char *end, bool *whole, bool *open) {
     int need = *at < 0x80                  ? 1
                : *at >= 0xc2 && *at < 0xe0 ? 2

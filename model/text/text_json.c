@@ -100,7 +100,7 @@ int text_utf8_put(char *out, uint32_t code) {
     return bytes;
 }
 
-// The escape at p->at, behind the backslash; writes at *to.
+// Decodes the escape sequence at p->at, after its backslash, to *to.
 static bool unescape(struct parser *p, char **to) {
     static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
     const char *which = p->at < p->end && *p->at ? strchr(from, *p->at) : NULL;

@@ -49,8 +49,8 @@ static size_t spaces(const unsigned char *at, const unsigned char *end) {
     return (size_t)(p - at);
 }
 
-// 's|'t|'re|'ve|'m|'ll|'d where ' is at `at`; 0: none of them. any_case also takes U+017F, which is an s in
-// another case.
+// Returns the length of the contraction 's, 't, 're, 've, 'm, 'll or 'd whose apostrophe is at `at`, or 0 if
+// there is none. any_case also accepts capitals, and U+017F (long s), whose capital is S.
 static size_t contraction(const unsigned char *at, const unsigned char *end, bool any_case) {
     unsigned char fold = any_case ? 32 : 0;
     unsigned char a = end - at > 1 ? at[1] | fold : 0, b = end - at > 2 ? at[2] | fold : 0;

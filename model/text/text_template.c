@@ -2,7 +2,7 @@
 
 #include "text_chat.h"
 
-// The source with \n as its only line end, and without the last one.
+// Copies the source, with all line ends changed to \n and without the last one.
 static bool copy_source(struct text_template *t, const char *source, size_t bytes) {
     t->source = malloc(bytes + 4);
     if (!t->source)

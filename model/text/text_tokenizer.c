@@ -73,7 +73,7 @@ static bool scan(struct text_encoder *e, int stage, const char *data, size_t byt
     return true;
 }
 
-// The next match from `from` on, as text_regex_find gives it; empty ones are passed over.
+// Finds the next match at or after `from`, with the results of text_regex_find; empty matches are skipped.
 static int find_match(struct text_encoder *e, int stage, const char *data, size_t bytes, size_t from,
                       size_t *start, size_t *end) {
     const struct text_stage *s = &e->t->stage[stage];

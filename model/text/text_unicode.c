@@ -1,4 +1,4 @@
-// text_unicode.c - characters of UTF-8, and normal forms by utf8proc, which is opened when a text first needs
+// text_unicode.c - UTF-8 characters, and normal forms by utf8proc, which is opened when a text first needs
 // it.
 
 #include "text_inside.h"
@@ -93,7 +93,8 @@ static bool normalize_stretch(enum text_form form, const char *data, size_t byte
            text_fail(error, error_bytes, "utf8proc cannot normalise %zu bytes of text (%td)", bytes, count);
 }
 
-// Whether the character can neither change nor meet its neighbours: texts may be cut before it.
+// Returns whether normalisation neither changes the character nor joins it with a neighbour, so that a text
+// may be cut before it.
 static bool is_apart(enum text_form form, uint32_t code, int class) {
     return form == TEXT_NFC ? !(class & TEXT_COMPOSES) : code < 0x80 || code == TEXT_NO_CHARACTER;
 }
@@ -104,7 +105,8 @@ static bool may_be_joined(const unsigned char *at, const unsigned char *end) {
     return code != TEXT_NO_CHARACTER && !(text_class_of(code) & TEXT_NEWER);
 }
 
-// Bytes from the start of data that stay as they are; *touched: bytes after them that may change.
+// Returns how many bytes at the start of data are already normal; sets *touched to the number of bytes after
+// them that normalisation may change.
 static size_t next_stretch(enum text_form form, const char *data, size_t bytes, size_t *touched) {
     const unsigned char *start = (const unsigned char *)data, *end = start + bytes, *at = start,
                         *last = start, *begin = NULL;

@@ -552,7 +552,8 @@ static bool is_property(const char *name) {
     return false;
 }
 
-// One list of methods, of which the first of a name counts. Properties come before them.
+// Returns all methods in one list. Of two with the same name the first wins, and a property wins over a
+// method.
 static PyMethodDef *gather_methods(void) {
     PyMethodDef *const lists[] = {small_methods, ext_interchange_methods, ext_shaped_array_methods,
                                   ext_op_array_methods};

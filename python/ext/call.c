@@ -87,12 +87,13 @@ static bool is_given(const struct frame *c, int at) {
     return c->given[at] && c->given[at] != Py_None;
 }
 
-// An axis that is None, or left out and None by default: another variant is for that.
+// Returns whether parameter `at` is an axis that is None, given or by default. Another variant of the op,
+// without an axis, then applies.
 static bool is_no_axis(const struct frame *c, const struct ext_param *p, int at) {
     return p->type == ZL_PARAM_INT && !is_given(c, at) && (c->given[at] || p->fallback.integer == INT_MIN);
 }
 
-// Everything that it needs is there, and everything that is there it knows.
+// Returns whether the call has all parameters that the variant requires, and no parameter that it lacks.
 static bool fits(const struct frame *c, const struct ext_variant *v) {
     const struct ext_variant *all = &c->f->variant[0];
     for (int i = 0; i < v->params; i++) {

@@ -66,7 +66,7 @@ bool device_has(struct device d, zl_stream s) {
 
 static _Atomic int standard; // type and unit, from 1; 0: where the library's default streams are
 
-// Where the library's default stream is; the CPU, if it has none.
+// Returns the device of the library's default stream, or the CPU if it has no such stream.
 static struct device library_default(void) {
     struct device d = {DEVICE_CPU, 0};
     zl_device_info info;

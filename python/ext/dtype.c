@@ -20,7 +20,7 @@ PyObject *ext_dtype_object(zl_dtype dtype) {
     return object_of[dtype];
 }
 
-// The numbers that MLX gives its dtypes: hashes are these, and pickles of arrays hold them.
+// MLX's numbers of the dtypes, which are their hashes and appear in pickled arrays.
 static const int codes[ZL_DTYPE_COUNT] = {
     [ZL_BOOL] = 0,     [ZL_UINT8] = 1,    [ZL_UINT16] = 2,    [ZL_UINT32] = 3,     [ZL_UINT64] = 4,
     [ZL_INT8] = 5,     [ZL_INT16] = 6,    [ZL_INT32] = 7,     [ZL_INT64] = 8,      [ZL_FLOAT16] = 9,
@@ -31,7 +31,7 @@ int dtype_code(zl_dtype dtype) {
     return codes[dtype];
 }
 
-// The name in the module: bool would hide Python's own.
+// Returns the dtype's name in the module: `bool` would hide Python's own type.
 static const char *public_name(zl_dtype dtype) {
     return dtype == ZL_BOOL ? "bool_" : zl_dtype_name(dtype);
 }

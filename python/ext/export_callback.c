@@ -11,7 +11,8 @@ struct telling {
     PyObject *names; // of arrays, by their addresses
 };
 
-// A, B, ..., Z, AA, ... in the order in which arrays are met. A new reference.
+// Returns a new reference to the name of an array: A, B, ..., Z, AA, ... in the order in which arrays are
+// met.
 static PyObject *name_of(const struct telling *t, zl_array a) {
     char letter[16];
     int at = COUNT(letter);

@@ -28,7 +28,7 @@ static PyObject *default_device(PyObject *self, PyObject *unused) {
     return PyObject_CallMethod(core_module, "default_device", NULL);
 }
 
-// Appends the devices of a type, "cpu" or "gpu".
+// Appends all devices of a type, "cpu" or "gpu", to the list.
 static bool add_devices(PyObject *list, const char *name) {
     PyObject *type = PyObject_GetAttrString(core_module, name);
     PyObject *count = type ? PyObject_CallMethod(core_module, "device_count", "O", type) : NULL;

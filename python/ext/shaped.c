@@ -97,7 +97,7 @@ static bool meshgrid_op(const zl_array *in, int count, zl_array *out, const stru
 static PyObject *meshgrid_work(const struct shaped_call *c) {
     struct shaped_call plain = *c;
     bool sparse;
-    // before the arrays are read: its __bool__ may change them
+    // Convert `sparse` before the arrays are read, because its __bool__ may change them.
     if (!shaped_truth(c->named[0], false, &sparse))
         return NULL;
     plain.named[0] = sparse ? Py_True : Py_False;

@@ -158,7 +158,8 @@ static PyObject *report_of(const zl_device_c_report *r) {
                          (long long)r->bank_conflicts, "scalars", (long long)r->scalars);
 }
 
-// Runs it; with repeats the seconds of one of so many runs, or, with -1, what is modelled of one.
+// Runs the kernel. If `repeats` is positive, returns the mean seconds of that many runs; if -1, the report of
+// a modelled run; if 0, None.
 static PyObject *run_on(zl_kernel k, PyObject *arguments, int repeats) {
     PyObject *list = ext_tuple(arguments, "kernel.run takes a sequence of arguments"), *result = NULL;
     double seconds = 0;

@@ -55,7 +55,7 @@ static PyObject *async_eval(PyObject *m, PyObject *args) {
 
 // vjp and jvp: functions of arrays, without trees -----------------------------------------------------------
 
-// An array, or a list or tuple of nothing but arrays.
+// Appends an array, or the arrays of a list or tuple that contains nothing else.
 static bool gather_flat(struct tree_arrays *a, PyObject *o, const char *what) {
     bool is_list = PyList_Check(o) || PyTuple_Check(o);
     for (Py_ssize_t i = 0; is_list && i < PySequence_Fast_GET_SIZE(o); i++)

@@ -1,5 +1,5 @@
-// compile_mode.c - what functions that are compiled, and fusion, may do in this process: ZL_COMPILE, or what
-// the program said.
+// compile_mode.c - how far this process compiles functions and fuses calls: set by ZL_COMPILE or by the
+// program.
 
 #include "base/base.h"
 

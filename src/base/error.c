@@ -1,7 +1,7 @@
-// error.c - the first error of each thread.
+// error.c - keeps the first error of each thread.
 //
-// A short message lives in the thread's own storage, so that "out of memory" can be said without memory. That
-// storage is small: a library that is opened late shares a few hundred bytes of it with all others.
+// Short messages are kept in thread-local storage, so that "out of memory" can be reported without
+// allocating. That buffer is small: libraries opened at run time share a few hundred bytes of such storage.
 
 #include "base/base.h"
 
@@ -38,7 +38,7 @@ static void forget(void *data) {
     zl_clear_error();
 }
 
-// Fails quietly: the cut message in first.text then has to do.
+// Keeps a message that does not fit first.text. If this fails, the truncated message there remains.
 static void keep_longer(int len, const char *format, va_list list) {
     if (!first.freed_at_exit && !(first.freed_at_exit = base_thread_at_exit(forget, NULL)))
         return;

@@ -1,4 +1,5 @@
-// file.c - whole files: read at once or mapped, written so that readers see the old one or the new one.
+// file.c - whole files: reads or maps them, and replaces them atomically, so that readers see the old or the
+// new one.
 
 #include "base/base.h"
 
@@ -102,7 +103,7 @@ static bool cannot_write(const char *path) {
     return error_false(ZL_ERROR_IO, "cannot write %s: %m", path);
 }
 
-// Bytes of the folder in a path, with the slash.
+// Returns the length of the folder in a path, with the slash.
 static int folder_of(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? (int)(slash + 1 - path) : 0;
@@ -146,8 +147,8 @@ static bool look_at(const char *path, struct stat *old, bool *is_new) {
     return faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) == 0 || cannot_write(path);
 }
 
-// Not mkstemp: its files are private whatever the umask says, and the umask cannot be read without being
-// changed.
+// Creates a temporary file in the folder of `place`. mkstemp would make it private regardless of the umask,
+// and the umask cannot be read without changing it.
 static int open_beside(const char *place, struct text *name, mode_t mode) {
     static atomic_uint count;
     int folder = folder_of(place);

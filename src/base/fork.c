@@ -60,7 +60,7 @@ static void watch(void) {
         pthread_atfork(before, in_parent, in_child);
 }
 
-// Registrations are made while the library is loaded: by one thread.
+// Needs no lock: registrations are made by one thread, while the library is loaded.
 void fork_guard(struct lock *lock) {
     watch();
     if (guards < GUARDED_MOST)

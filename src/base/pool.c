@@ -57,8 +57,8 @@ static void relax(void) {
 
 // Parts -----------------------------------------------------------------------------------------------------
 
-// A part's number, or -1. What was read of the slot before the swap would be of no use: the job may have
-// changed.
+// Claims a part and returns its number, or -1. What was read from the slot before the swap must not be used:
+// the job may have changed since.
 static int claim(struct job *job) {
     int left = atomic_load_explicit(&job->unclaimed, memory_order_relaxed);
     while (left > 0)
@@ -81,7 +81,7 @@ static unsigned run_parts(struct job *job, int part) {
     return done;
 }
 
-// After this the slot is no longer ours to read.
+// Reports parts as done. After this the slot may belong to another job and must not be read.
 static void finish(struct job *job, unsigned done) {
     unsigned before = atomic_fetch_sub_explicit(&job->left, done, memory_order_acq_rel);
     if (before - done == ASLEEP)
@@ -122,7 +122,7 @@ static bool help_any(void) {
     return helped;
 }
 
-// True once there is something to do.
+// Returns true once there is work.
 static bool look_for_work(int64_t until) {
     atomic_fetch_add(&spinning, 1);
     bool found = false;
@@ -167,7 +167,8 @@ static void end_change(void) {
     pool_wake(&changing, 1);
 }
 
-// All is forgotten in a child: its only thread is the one that forked, and the others' work is not its own.
+// Forgets the workers in the child of a fork: its only thread is the one that forked, and the other threads'
+// work is not its own.
 static void forget_workers(void) {
     for (int i = 0; i < JOBS; i++)
         atomic_store(&jobs[i].unclaimed, 0);
@@ -184,7 +185,8 @@ ZL_AT_LOAD {
     fork_call(forget_workers);
 }
 
-// Signals are left to the program's own threads, but for those that a thread gets for what it does itself.
+// Starts a worker that leaves signals to the program's own threads. Only those that a thread raises itself,
+// such as faults, are not blocked.
 static bool start_worker(pthread_t *thread) {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
     sigset_t others, old;
@@ -197,7 +199,7 @@ static bool start_worker(pthread_t *thread) {
     return running;
 }
 
-// Whoever finds another thread starting or stopping workers goes on with those there are.
+// If another thread is starting or stopping workers, returns at once; the existing workers then do the work.
 static void start_workers(int wanted) {
     if (atomic_load_explicit(&started, memory_order_relaxed) >= wanted || !try_change())
         return;

@@ -15,7 +15,8 @@
 
 enum { LIMIT_MS = 60000, MESSAGE_MOST = 4000 };
 
-// In a process group of its own, so that all that it starts can be stopped. Its output goes to the pipe.
+// Starts a process in a process group of its own, so that its descendants can be stopped with it. Its output
+// and errors go to the pipe.
 static int start(char *const *word, int output, pid_t *child) {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t how;

@@ -19,7 +19,8 @@
 
 #ifdef FORWARD
 
-// The sanitizer knows more about single blocks than about slabs, and fault injection reaches every object.
+// With a sanitizer each object is an allocation of its own: the sanitizer then checks each object, and fault
+// injection can fail each one.
 static atomic_long live;
 
 void *slab_alloc(size_t bytes) {

@@ -20,7 +20,8 @@ struct farewell {
 static pthread_key_t farewells;
 static bool have_key;
 
-// One at a time, taken off first: a farewell may add others, and they run too.
+// Calls the functions registered for the end of the thread. Each is removed before it is called, so that
+// those which it registers run too.
 static void say_all(void *list) {
     for (struct farewell *first = list; first; first = pthread_getspecific(farewells)) {
         pthread_setspecific(farewells, first->next);

@@ -9,7 +9,7 @@ static struct fuse_row *row_at(struct fuse_group *g, int index) {
     return &g->row[index - g->begin];
 }
 
-// The row of what a call of the group computes its input k from.
+// Returns the row of the call that computes input k of the call at `index`.
 static struct fuse_row *row_before(struct fuse_group *g, int index, int k) {
     return row_at(g, fuse_step(g, index)->source[k]);
 }
@@ -36,13 +36,15 @@ static bool is_along(const struct fuse_group *g, int axis) {
     return g->columns ? axis < g->columns : axis == g->ndim - 1;
 }
 
-// How many elements of x there are along an axis of the group, whose last axes are those of x.
+// Returns the size of x along an axis of the group. The axes of x are the group's last ones; it has size 1
+// along the others.
 static int64_t dim_at(const struct fuse_group *g, zl_array x, int axis) {
     int at = axis - (g->ndim - x->ndim);
     return at < 0 ? 1 : x->dim[at];
 }
 
-// All elements of a line of the group read the same one of x, which may have fewer axes.
+// Returns whether all elements of a line read the same element of x, which may have fewer axes than the
+// group.
 static bool is_same_along(const struct fuse_group *g, zl_array x) {
     bool same = x->ndim <= g->ndim;
     for (int i = 0; same && i < g->ndim; i++)
@@ -57,7 +59,7 @@ bool fuse_has_line_shape(const struct fuse_group *g, zl_array x) {
     return has;
 }
 
-// Contiguous elements, one for each line, stretched over all elements of their lines.
+// Returns whether x is contiguous with one element per line, broadcast along the lines.
 static bool is_stretched(const struct fuse_group *g, zl_array x) {
     int64_t expected = 1;
     if (!fuse_has_shape(g, x))
@@ -70,8 +72,8 @@ static bool is_stretched(const struct fuse_group *g, zl_array x) {
     return true;
 }
 
-// A view of a result with the same elements in the same order, or of one element a line for all elements of
-// the line.
+// Returns whether the call is a view of an earlier result: the same elements in the same order, or one
+// element per line broadcast along the line.
 static bool is_alias(struct fuse_group *g, int index, struct fuse_row *r) {
     zl_array out = fuse_output(g, index), x = g->call[index]->in[0];
     if (fuse_step(g, index)->inputs != 1 || fuse_is_outside(g, index, 0) || out->offset != 0 ||
@@ -95,7 +97,8 @@ static bool is_of_lines(struct fuse_group *g, int index, int k) {
                                         : row_before(g, index, k)->of_lines;
 }
 
-// Columns are known when all elements have been read: none is computed from them in the same pass.
+// Returns whether the call is elementwise in the shape of the group. In a group of columns the sums are known
+// only at the end of the pass, so no element may be computed from them.
 static bool maps_elements(struct fuse_group *g, int index) {
     bool good = fuse_has_shape(g, fuse_output(g, index));
     for (int k = 0; good && g->columns && k < fuse_step(g, index)->inputs; k++)
@@ -103,7 +106,8 @@ static bool maps_elements(struct fuse_group *g, int index) {
     return good;
 }
 
-// One element a line, from such elements or from what is the same along a line.
+// Returns whether the call computes one element per line, from inputs that have one per line or are constant
+// along a line.
 static bool maps_lines(struct fuse_group *g, int index) {
     bool good = g->limits->reductions && fuse_has_line_shape(g, fuse_output(g, index));
     for (int k = 0; good && k < fuse_step(g, index)->inputs; k++)
@@ -111,7 +115,7 @@ static bool maps_lines(struct fuse_group *g, int index) {
     return good;
 }
 
-// A reduction of its first axes, or of its last one, has them in order.
+// Returns whether a reduction is over exactly the axes first, first + 1, ..., in order.
 static bool is_over(const struct call *c, int first, int count) {
     bool is = c->args == count;
     for (int i = 0; is && i < count; i++)
@@ -138,7 +142,7 @@ static bool reduces_lines(struct fuse_group *g, int index) {
            (fuse_is_outside(g, index, 0) || !row_before(g, index, 0)->of_lines);
 }
 
-// Whether a call can be the next of the group; what its row is then.
+// Returns whether the call at `index` can be the next of the group, and sets its row.
 static bool join(struct fuse_group *g, int index) {
     struct fuse_row *r = row_at(g, index);
     bool joins = false;
@@ -176,7 +180,7 @@ static bool join(struct fuse_group *g, int index) {
 
 // The end ---------------------------------------------------------------------------------------------------
 
-// A view passes on to what it is one of that it is read.
+// What reads a view reads the result that it is a view of.
 void fuse_find_uses(struct fuse_group *g) {
     g->outputs = 0;
     for (int i = g->begin; i < g->end; i++) {
@@ -196,7 +200,7 @@ void fuse_find_uses(struct fuse_group *g) {
         g->outputs += fuse_is_output(g, i);
 }
 
-// What kept the call at the end from joining.
+// Returns what kept the call at g->end out of the group.
 static enum fuse_end reason(const struct fuse_group *g) {
     if (g->end == g->steps->count)
         return FUSE_END_NONE;
@@ -210,8 +214,8 @@ static enum fuse_end reason(const struct fuse_group *g) {
     return kind == FUSE_REDUCE ? FUSE_END_REDUCTION : FUSE_END_ORDER;
 }
 
-// How many inputs the group has up to each call, an array that several read counted once: into room for its
-// calls. Ends the group before one that has too many.
+// Sets inputs[i] to the number of different arrays from outside that the calls up to call i read. Ends the
+// group before the first call with too many.
 static void count_inputs(struct fuse_group *g, int *inputs) {
     zl_array input[FUSE_OPERANDS];
     int count = 0;
@@ -235,7 +239,7 @@ static void count_inputs(struct fuse_group *g, int *inputs) {
     }
 }
 
-// Results that are read after the group, at least: views may add to them.
+// Returns the number of results that are read after the group, without those that views may add.
 static int count_outputs(const struct fuse_group *g) {
     int count = 0;
     for (int i = g->begin; i < g->end; i++) {
@@ -247,9 +251,9 @@ static int count_outputs(const struct fuse_group *g) {
     return count;
 }
 
-// Leaves out calls with which the group has more operands than a kernel, however these are counted. A program
-// may have many calls of one shape that have nothing to do with each other: asking the device about each end
-// is slow.
+// Drops calls from the end while the group has more operands than any kernel, however these are counted. A
+// program may have many unrelated calls of one shape, and asking the device about each possible end would be
+// slow.
 static void drop_surplus(struct fuse_group *g) {
     int inputs[FUSE_CALLS], end = g->end;
     count_inputs(g, inputs);
@@ -259,7 +263,7 @@ static void drop_surplus(struct fuse_group *g) {
         g->ended = FUSE_END_OPERANDS;
 }
 
-// Views at the end are of no use to the kernel.
+// Drops views from the end of the group: the kernel does not need them.
 static enum fuse_end settle(struct fuse_group *g) {
     while (g->end > g->begin && row_is_view((enum row_kind)fuse_row(g, g->end - 1)->kind))
         g->end--;

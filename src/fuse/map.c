@@ -68,7 +68,7 @@ static void declare_operands(struct building *b) {
 
 // Places ----------------------------------------------------------------------------------------------------
 
-// Where strided inputs have the run of a number.
+// Computes the offset of run number `which` in each strided input.
 static void find_places(struct building *b, expr which) {
     expr place[FUSE_OPERANDS];
     int count = 0;
@@ -80,7 +80,7 @@ static void find_places(struct building *b, expr which) {
             b->place[k] = place[count++];
 }
 
-// Of the first element that a run reads.
+// Returns the offset of the first element that a run reads of an input.
 static expr place_of(const struct building *b, const struct run *run, int input) {
     int form = fuse_form(b->r, input);
     if (form == FUSE_ONE)
@@ -102,8 +102,8 @@ static void read_run(const struct building *b, struct run *run, int which) {
         run->b[k] = fuse_run(which ? "d" : "b", k, fuse_output_dtype(b->r, k), run->width);
 }
 
-// Computes all elements of a run. odd, if it is not NULL: quotients are computed in the quick way, and it
-// becomes true where that is wrong for one of them.
+// Computes all elements of a run. quick: quotients are computed by the fast method. *odd, unless it is NULL,
+// is then set if that is wrong for one of them.
 static void compute(const struct building *b, const struct run *run, bool quick,
                     const struct tile_name *odd) {
     expr input[FUSE_OPERANDS], value[FUSE_CALLS], rare = NULL, turns = tile_number(run->width),
@@ -126,8 +126,8 @@ static void compute(const struct building *b, const struct run *run, bool quick,
         tile_close();
 }
 
-// Quotients of bfloat16 are right in the quick way. Of others a run is computed once more where they are
-// wrong for one of its elements: that pays for runs of several.
+// Quotients in bf16 are right by the fast method. Those of other dtypes may rarely be wrong: if one of the
+// run's elements is, the whole run is computed again exactly, which pays off for runs of several elements.
 static void compute_run(const struct building *b, const struct run *run) {
     bool sure = true;
     for (int k = 0; k < b->r->rows; k++)
@@ -145,8 +145,8 @@ static void compute_run(const struct building *b, const struct run *run) {
     tile_close();
 }
 
-// All is read before it is computed, and computed before it is written: outputs may have the memory of
-// inputs.
+// Builds runs. All inputs are read before anything is computed, and all results computed before any is
+// written, since outputs may share memory with inputs.
 static void build_runs(const struct building *b, int runs, int width, const expr *at) {
     struct run run[2];
     for (int i = 0; i < runs; i++) {
@@ -160,7 +160,7 @@ static void build_runs(const struct building *b, int runs, int width, const expr
             fuse_move(&b->y[k], b->from ? ADD(b->from, at[i]) : at[i], &run[i].b[k], tile_number(0), width);
 }
 
-// A run, or what there is of it.
+// Builds one run, or the part of it that lies before the end.
 static void build_part(const struct building *b, expr at) {
     int width = b->map->width;
     tile_open_if(LE(ADD(at, tile_number(width)), b->n));
@@ -174,7 +174,7 @@ static void build_part(const struct building *b, expr at) {
     tile_close();
 }
 
-// Two runs, as far from each other as the threads of a block reach; near the end each by itself.
+// Builds two runs, as far apart as the threads of a block reach; near the end, each is built by itself.
 static void build_two(const struct building *b, expr first) {
     int64_t width = b->map->width, step = FUSE_MAP_THREADS * width;
     expr at[] = {first, ADD(first, tile_number(step))}, two = tile_number(2);

@@ -19,7 +19,7 @@ static int op_of(const struct fuse_writer *w, int index) {
     return c->op->row == TILE_DIV && w->divide ? w->divide(w, index) : (int)c->op->row;
 }
 
-// A reference to what operand k of a call is; -1: there are too many inputs.
+// Returns a reference to operand k of a call, or -1 if there are too many inputs.
 static int refer(struct fuse_writer *w, int index, int k, int op) {
     int source = k < fuse_step(w->g, index)->inputs ? fuse_step(w->g, index)->source[k] : -1;
     int row = source >= w->begin ? w->number[source - w->begin] : -1;
@@ -91,11 +91,13 @@ bool fuse_write(struct fuse_writer *w) {
 
 // Building --------------------------------------------------------------------------------------------------
 
-// Numbers whose inverses, and quotients of all but the smallest and largest by them, are normal floats.
+// Divisors within these bounds are plain: their inverses are normal floats, and so are quotients by them of
+// all but the smallest and largest floats.
 const double fuse_plain_least = 0x1p-60, fuse_plain_most = 0x1p60;
 
-// x / b, rounded once. Two corrections by what is left make it that of float32 if x is plain. Of bfloat16 the
-// product with the inverse is enough: quotients of numbers of 8 bits lie too far from where rounding changes.
+// Returns x / b, correctly rounded. Two corrections by the remainder round like an f32 division if x is
+// plain. In bf16 the product with the inverse suffices: quotients of 8-bit significands lie too far from the
+// points where rounding changes.
 static expr quotient(zl_dtype dtype, expr x, expr b, expr inverse, expr *rare) {
     struct tile_type wide = tile_type_of(ZL_FLOAT32), type = tile_type_of(dtype);
     expr a = tile_cast(wide, x), by = tile_cast(wide, b), q = MUL(a, inverse);

@@ -3,7 +3,7 @@
 
 #include "fuse/fuse.h"
 
-// All calls of the group fail for the reason of one.
+// Fails all calls of the group, for the reason of the call `first`.
 static void fail(const struct fuse_group *g, struct binding *b, int first) {
     zl_array reason = fuse_output(g, first);
     if (array_state(reason) != ARRAY_FAILED)
@@ -15,7 +15,7 @@ static void fail(const struct fuse_group *g, struct binding *b, int first) {
         }
 }
 
-// Whether no array of so many elements is read from outside but those with one element a line.
+// Returns whether every array of `size` elements that the group reads from outside has one element per line.
 static bool only_lines_have(const struct fuse_group *g, int64_t size) {
     for (int i = g->begin; i < g->end; i++)
         for (int k = 0; k < fuse_step(g, i)->inputs; k++) {
@@ -26,8 +26,9 @@ static bool only_lines_have(const struct fuse_group *g, int64_t size) {
     return true;
 }
 
-// A pass over elements reads those of a place before it writes there, and so is a column read before what is
-// computed from its sums is written. Of lines along the last axis, and of a product, others may still read.
+// Returns whether the result may overwrite an input. A pass over elements reads each element before it writes
+// to its place, and a column is read completely before results are computed from its sums. But where a result
+// has one element per line along the last axis, or follows a product, the input may still be read for others.
 static bool may_be_in_place(const struct fuse_group *g, int index) {
     const struct fuse_row *r = fuse_row(g, index);
     if (r->kind == ROW_LINES)
@@ -51,7 +52,7 @@ static bool prepare(const struct fuse_group *g, struct binding *b) {
     return true;
 }
 
-// A call that fails lets its inputs go: those that the group computes are held until all of it is finished.
+// A call that fails releases its inputs, so the group's own results are retained until all of it is finished.
 int fuse_run_group(struct fuse_group *g, struct binding *b, fuse_body *body) {
     for (int i = g->begin; i < g->end; i++)
         zl_retain(fuse_output(g, i));

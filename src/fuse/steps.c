@@ -48,7 +48,7 @@ bool fuse_link_steps(const struct fuse_steps *s, struct call *const *call, const
     return done;
 }
 
-// Of truth values, the largest is their or, the smallest their and.
+// On booleans, the maximum is a logical or, and the minimum a logical and.
 enum tile_op fuse_combines(const struct call *c) {
     enum tile_op op = c->op->row;
     if (c->in[0]->dtype == ZL_BOOL)

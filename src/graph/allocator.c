@@ -52,7 +52,7 @@ static int64_t most_kept_of_host(void) {
     return share_of_machine(&known, 0.25);
 }
 
-// NOT_SET, or what somebody set.
+// Returns the limit that was set, or NOT_SET.
 static int64_t read_limit(atomic_llong *limit, enum setting setting) {
     int64_t value = atomic_load_explicit(limit, memory_order_relaxed);
     if (LIKELY(value != UNREAD))
@@ -63,7 +63,8 @@ static int64_t read_limit(atomic_llong *limit, enum setting setting) {
     return value;
 }
 
-// How far an amount of memory, of which a part is elsewhere, is over the limit; 0 or less: it is not.
+// Returns by how many bytes an amount of memory, of which a part is elsewhere, exceeds the limit; 0 or less
+// if it does not.
 static int64_t over_limit(int64_t bytes, int64_t elsewhere) {
     int64_t set = read_limit(&memory_limit, SETTING_MEMORY_LIMIT);
     return set == NOT_SET ? bytes - elsewhere - most_of_host() : bytes - set;
@@ -74,7 +75,7 @@ static bool may_keep(int64_t bytes, int64_t elsewhere) {
     return set == NOT_SET ? bytes - elsewhere <= most_kept_of_host() : bytes <= set;
 }
 
-// The class of a size and what its blocks hold.
+// Returns the class of a size, and sets *capacity to the size of its blocks.
 static int class_of(size_t bytes, size_t *capacity) {
     if (bytes <= CLASS_LOW) {
         *capacity = CLASS_LOW;
@@ -149,7 +150,8 @@ static struct block *take(int class, size_t capacity) {
     return b;
 }
 
-// Whether what is kept should go back before there is more: both together are over a limit, or the goal.
+// Returns whether cached blocks should be freed before more is allocated: in use and cached together exceed a
+// limit or the goal.
 static bool is_crowded(void) {
     int64_t held = (int64_t)atomic_load(&active) + atomic_load(&cached);
     return held > atomic_load(&memory_goal) ||
@@ -229,7 +231,7 @@ static int64_t clamp_limit(size_t bytes) {
     return bytes > INT64_MAX ? INT64_MAX : bytes ? (int64_t)bytes : 1;
 }
 
-// The old one. What is so without a limit stands for none.
+// Sets a limit and returns the previous one. The value `without`, which means no limit, is stored as NOT_SET.
 static size_t set_limit(atomic_llong *limit, enum setting setting, size_t bytes, int64_t without) {
     int64_t old = read_limit(limit, setting), new = clamp_limit(bytes);
     atomic_store(limit, new == without ? NOT_SET : new);

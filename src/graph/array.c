@@ -150,7 +150,7 @@ static __attribute__((noinline)) bool check_limits(int inputs, int args, int out
     return true;
 }
 
-// A call without its outputs. bytes is the size of the block that it will fill with them.
+// Makes a call without its outputs. bytes is the size of the block that it will share with them.
 static struct call *new_call(const struct op *op, int inputs, int args, const int64_t *arg, int outputs,
                              size_t bytes) {
     struct call *c = slab_alloc(bytes);
@@ -176,8 +176,8 @@ static void hold_inputs(struct call *c, int inputs, const zl_array *in) {
     }
 }
 
-// Lends every output. When memory is out, those that could not be lent go, and with the last of them the
-// call.
+// Lends every output. If memory runs out, the outputs that could not be lent are freed, and with the last of
+// them the call.
 static zl_array lend_outputs(struct call *c) {
     int outputs = c->outputs;
     zl_array first = call_first(c), a = first;
@@ -194,7 +194,7 @@ static size_t block_bytes(int inputs, int args) {
     return sizeof(struct call) + 8 * ((size_t)inputs + (size_t)args);
 }
 
-// The outermost of the transforms that the inputs depend on: it ends last.
+// Returns the outermost of the transforms that the inputs depend on, which is the last to end.
 static __attribute__((noinline)) uint8_t outermost_trace(int inputs, const zl_array *in) {
     uint8_t trace = 0;
     for (int i = 0; i < inputs; i++)
@@ -273,7 +273,7 @@ zl_array graph_inline(zl_dtype dtype, union scalar value, uint8_t flags) {
     return a;
 }
 
-// As graph_call, without what only arrays with axes need.
+// Like graph_call, for a result that has no axes and keeps its value inline.
 zl_array graph_inline_from(const struct op *op, zl_array x, zl_dtype dtype, union scalar value,
                            uint8_t flags) {
     flags |= ARRAY_INLINE | ARRAY_CONTIGUOUS;
@@ -296,9 +296,9 @@ zl_array graph_inline_from(const struct op *op, zl_array x, zl_dtype dtype, unio
 
 // Taking apart ----------------------------------------------------------------------------------------------
 
-// Gives amount of references back; true when they were the last. Who holds all there are is alone: nobody can
-// add one meanwhile, so a plain load decides, and the costly subtraction is left out. A sibling may be lent
-// again.
+// Gives `amount` references back; returns true if they were the last. A thread that holds all references is
+// alone, since nobody can add one, so a plain load decides and the costly subtraction is skipped. A sibling
+// may be lent again.
 static bool give_back(zl_array a, unsigned long amount) {
     if (!array_is(a, ARRAY_SIBLING) && atomic_load_explicit(&a->count, memory_order_relaxed) == amount)
         return atomic_load_explicit(&a->count, memory_order_acquire) == amount;
@@ -322,7 +322,7 @@ static void drop_source(zl_array a) {
     }
 }
 
-// Counts an output out; true when it was the last of its call.
+// Records that an output is gone; returns true if it was the last of its call.
 static bool is_last(zl_array a) {
     return !array_is(a, ARRAY_SIBLING) ||
            atomic_fetch_sub_explicit(&a->call->alive, 1, memory_order_acq_rel) == 1;

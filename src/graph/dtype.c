@@ -54,8 +54,8 @@ bool dtype_is_signed(zl_dtype d) {
 
 // Promotion -------------------------------------------------------------------------------------------------
 
-// An unsigned and a signed integer: the signed one if it is wider, else a signed one wider than the unsigned;
-// past 64 bits a float32.
+// Promotes an unsigned and a signed integer: to the signed dtype if it is wider, otherwise to the next signed
+// dtype wider than the unsigned one, and past 64 bits to float32.
 static zl_dtype mixed_sign(zl_dtype u, zl_dtype i) {
     static const zl_dtype wider[] = {[1] = ZL_INT16, [2] = ZL_INT32, [4] = ZL_INT64, [8] = ZL_FLOAT32};
     return dtypes[i].size > dtypes[u].size ? i : wider[dtypes[u].size];
@@ -98,8 +98,8 @@ static int category(zl_dtype d) {
     return kind == 'b' ? 0 : kind == 'c' ? 3 : kind == 'f' ? 2 : 1;
 }
 
-// A number next to arrays keeps their dtype, unless it is of a higher kind: 0.5 next to integers makes
-// float32.
+// A weak number takes the dtype of the arrays next to it, unless it is of a higher kind: 0.5 next to integers
+// gives float32.
 zl_dtype dtype_common(int count, const zl_array *arrays) {
     zl_dtype strong = ZL_DTYPE_COUNT, weak = ZL_DTYPE_COUNT;
     for (int i = 0; i < count; i++) {

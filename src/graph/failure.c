@@ -4,7 +4,7 @@
 
 #include "graph/graph.h"
 
-// Out of memory while keeping a message: all share this one, which is never freed.
+// Stands for every failure whose message finds no memory; it is never freed.
 static struct failure no_memory = {
     .refs = 1, .kind = ZL_ERROR_MEMORY, .message = "evaluation failed: memory is out"};
 

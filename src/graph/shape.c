@@ -41,7 +41,8 @@ bool shape_is_row_major(int ndim, const int64_t *dim, const int64_t *stride) {
     return true;
 }
 
-// From the innermost axis on: the next one begins where the elements so far end.
+// Goes from the innermost axis outwards: the stride of the next axis must be the number of elements covered
+// so far.
 bool shape_is_dense(int ndim, const int64_t *dim, const int64_t *stride) {
     int64_t size, covered = 1;
     bool found = shape_size(ndim, dim, &size);
@@ -130,8 +131,7 @@ int shape_axis(const char *function, int axis, int ndim) {
     return -1;
 }
 
-// Old axes are grouped into runs that are dense among themselves; the new sizes must split along the same
-// groups.
+// Groups the old axes into runs that are each contiguous; the new sizes must split along the same groups.
 bool shape_view(int ndim, const int64_t *dim, const int64_t *stride, int new_ndim, const int64_t *new_dim,
                 int64_t *new_stride) {
     int at = 0, to = 0;
@@ -175,7 +175,8 @@ void shape_span(int ndim, const int64_t *dim, const int64_t *stride, int64_t off
         *(stride[i] < 0 ? first : last) += (dim[i] - 1) * stride[i];
 }
 
-// Axis i of a list that is sorted by how far apart its elements are, the farthest first.
+// Lists the absolute strides of the axes along which elements differ, the largest first, and returns their
+// number.
 static int sort_steps(int ndim, const int64_t *dim, const int64_t *stride, int64_t *step) {
     int count = 0;
     for (int i = 0; i < ndim; i++) {
@@ -237,7 +238,7 @@ size_t buffer_form_bytes(const struct buffer_form *f) {
     return bytes;
 }
 
-// Bytes of the elements from the axis with room on, and how many such parts there are.
+// Returns the bytes of the elements from the axis with room on, and sets *parts to the number of such parts.
 static size_t part_of(const struct buffer_form *f, int64_t *parts) {
     size_t bytes = zl_dtype_size((zl_dtype)f->dtype);
     *parts = 1;

@@ -1,4 +1,5 @@
-// environment.c - what launchers tell a process about its place among the others.
+// environment.c - reads from the environment which rank a launcher gave this process, and where the others
+// are.
 
 #include "group/group.h"
 

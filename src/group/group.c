@@ -154,7 +154,7 @@ zl_group zl_group_split(zl_group group, int color, int key) {
         return NULL;
     if (color < 0)
         return error_set(ZL_ERROR_VALUE, "zl_group_split: the color is %d: it must not be negative", color);
-    // What was asked for before comes first, on every rank.
+    // Collectives enqueued earlier must finish first, so that all ranks are at the same point.
     if (group->stream && !zl_stream_synchronize(group->stream))
         return NULL;
     zl_group g = group->split(group, color, key < 0 ? group->rank : key);

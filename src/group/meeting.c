@@ -1,7 +1,7 @@
-// meeting.c - how ranks that only know where rank 0 is find each other.
+// meeting.c - lets ranks that only know where rank 0 is find each other.
 //
-// Each rank listens at a port of its own choice and tells rank 0, which answers all of them with the whole
-// list.
+// Each rank listens at a port of its own choice and reports it to rank 0, which sends the whole list to all
+// of them.
 
 #include "group/group.h"
 
@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-// Whom a socket is connected to, as a number.
+// Sets out->host to the numeric address of the socket's peer.
 static bool peer_of(int socket, struct wire_address *out) {
     struct sockaddr_storage a;
     socklen_t len = sizeof a;
@@ -45,7 +45,8 @@ static bool gather(const struct group_invitation *i, struct wire_address *all, i
     return ok;
 }
 
-// Rank 0 is at the address by which the others know it.
+// Runs on rank 0: gathers the addresses of all ranks and sends each of them the list. Its own entry is the
+// address at which the others know it.
 static bool lead(const struct group_invitation *i, struct wire_address *all, int64_t deadline) {
     int *socket = memory_alloc(sizeof *socket * (size_t)i->size);
     for (int k = 0; socket && k < i->size; k++)

@@ -1,9 +1,9 @@
-// nccl.c - an engine on NCCL, for arrays on NVIDIA's GPUs: opened at run time, on the stream of the group's
-// lane, without a copy on the host.
+// nccl.c - an engine that uses NCCL, for arrays on NVIDIA's GPUs. The library is opened at run time and runs
+// on the stream of the group's lane, without a copy on the host.
 //
-// Ranks have a ring of sockets beside it, by which they agree on the id that NCCL begins with, split, compare
-// calls, and learn who is missing: NCCL itself only waits. Its calls never block here; a rank polls the
-// library, the stream and the ring until what it asked for is done, and gives up with ncclCommAbort.
+// The ranks also have a ring of sockets, by which they agree on NCCL's id, split, compare calls, and learn
+// who is missing: NCCL itself would only wait. Its calls never block here: a rank polls the library, the
+// stream and the ring until its work is done, and gives up with ncclCommAbort.
 
 #include <limits.h>
 #include <sched.h>
@@ -83,7 +83,7 @@ static bool bind(void *library, const char **missing) {
     return library_bind(library, symbols, COUNT(symbols), missing);
 }
 
-// The stream whose device this thread computes on, which is the one that groups get; NULL and an error: NCCL
+// Returns the stream whose device this thread computes on, which groups use; NULL, with an error, if NCCL
 // does not work there.
 static zl_stream load(void) {
     static bool is_there; // under the lock of group.c
@@ -136,7 +136,8 @@ static bool give_up(struct nccl_group *g) {
     return false;
 }
 
-// A rank that has gone is seen by NCCL too: its neighbour in the ring knows its number.
+// Reports a failure of NCCL. If a rank has gone, NCCL fails too; its neighbour in the ring then knows which
+// rank it is.
 static bool fails(struct nccl_group *g, int code) {
     enum { PATIENCE_NS = 1000000000, PAUSE_NS = 1000000 };
     char text[320];
@@ -155,8 +156,8 @@ static bool fails(struct nccl_group *g, int code) {
 
 // Waiting ---------------------------------------------------------------------------------------------------
 
-// What NCCL says of what it was asked for, and then the stream: as progress of struct op_transfer. *code: why
-// it failed.
+// Returns the state of the call that was enqueued: first NCCL's, then the stream's, with the values of
+// `progress` of struct op_transfer. *code: the error.
 static int look(struct nccl_group *g, const struct op_transfer *t, int *code) {
     int failed = nccl.CommGetAsyncError(g->comm, code);
     if (failed) {
@@ -168,7 +169,7 @@ static int look(struct nccl_group *g, const struct op_transfer *t, int *code) {
     return t ? t->progress(t->queue) : 1;
 }
 
-// Soon after it was asked for, a core polls for it; later on, it is looked at now and then.
+// Polls continuously at first; after a while, only now and then.
 static void pause_for(int64_t waited_ns) {
     enum { SPIN_NS = 200000, SHORT_NS = 20000, LONG_NS = 500000, LONG_AFTER_NS = 20000000 };
     if (waited_ns < SPIN_NS)
@@ -200,8 +201,8 @@ static bool wait_for(struct nccl_group *g, const struct op_transfer *t) {
 
 // Collectives -----------------------------------------------------------------------------------------------
 
-// The number that NCCL has for a dtype that it combines; -1: it does not. *times: of how many of its numbers
-// an element consists.
+// Returns NCCL's number of a dtype that it can combine, or -1. Sets *times to how many of NCCL's numbers make
+// one element.
 static int type_of(zl_dtype dtype, int *times) {
     *times = dtype == ZL_COMPLEX64 ? 2 : 1;
     switch (dtype) {
@@ -232,7 +233,7 @@ static bool takes(enum collective kind, zl_dtype dtype) {
     return !combines(kind) || (type_of(dtype, &times) >= 0 && !(is_extreme && dtype == ZL_COMPLEX64));
 }
 
-// The sum of truth values is whether one is true.
+// The sum of booleans is their maximum: whether one of them is true.
 static int operation(const struct op_transfer *t) {
     return t->kind == COLLECTIVE_ALL_MIN                          ? NCCL_MIN
            : t->kind == COLLECTIVE_ALL_MAX || t->dtype == ZL_BOOL ? NCCL_MAX
@@ -243,7 +244,7 @@ static int first_of(int a, int b) {
     return a && a != NCCL_IN_PROGRESS ? a : b;
 }
 
-// Part k of the input goes to rank k.
+// All-to-all: sends part k of the input to rank k.
 static int exchange(struct nccl_group *g, const struct op_transfer *t, size_t bytes) {
     size_t part = bytes / (size_t)g->base.size;
     int code = CALL(g, GroupStart);
@@ -256,7 +257,7 @@ static int exchange(struct nccl_group *g, const struct op_transfer *t, size_t by
     return code ? first_of(code, nccl.GroupEnd()) : CALL(g, GroupEnd);
 }
 
-// The result of a send is what was sent, which this rank sends to itself where it lies elsewhere.
+// A send also returns what it sent. If the result has other memory, this rank sends the data to itself.
 static int send_to(struct nccl_group *g, const struct op_transfer *t, size_t bytes) {
     int code = CALL(g, GroupStart);
     if (!code)
@@ -307,7 +308,8 @@ static bool run(zl_group base, const struct op_transfer *t) {
 
 // Beginning -------------------------------------------------------------------------------------------------
 
-// A collective of bytes that lie on the host, by the ring.
+// Runs a collective on bytes in host memory over the ring. It is not counted among the group's own
+// collectives, so the ring's number is restored.
 static bool by_ring(struct nccl_group *g, const char *name, enum collective kind, const void *in,
                     int64_t in_bytes, void *out, int64_t out_bytes) {
     uint64_t number = g->ring->number;
@@ -323,7 +325,7 @@ static bool by_ring(struct nccl_group *g, const char *name, enum collective kind
     return ok;
 }
 
-// Rank 0 makes the id that all begin with.
+// Starts NCCL's communicator. Rank 0 makes the id, which the other ranks get over the ring.
 static bool begin_comm(struct nccl_group *g) {
     struct nccl_id id = {{0}};
     struct nccl_config config = {.bytes = offsetof(struct nccl_config, shares) +
@@ -364,8 +366,8 @@ static void free_group(zl_group base) {
     memory_free(g);
 }
 
-// At the end of the program: what others still read of this rank's memory is waited for, a little, and its
-// neighbours are told.
+// At the end of the program: waits for a limited time while other ranks still read this rank's memory, then
+// tells the neighbours.
 static void leave_all(void) {
     enum { PATIENCE_NS = 2000000000, PAUSE_NS = 200000 };
     int64_t deadline = clock_ns() + PATIENCE_NS;
@@ -379,7 +381,7 @@ static void leave_all(void) {
 
 static zl_group split(zl_group base, int color, int key);
 
-// Takes the ring and the hosts over. NULL and an error.
+// Makes a group that takes over the ring and the hosts. Returns NULL, with an error, on failure.
 static zl_group make(struct ring *r, struct wire_host *hosts, int count, const char *name) {
     static bool is_watched; // under the lock of group.c, or while a group splits, which there is then
     struct nccl_group *g = memory_zero(sizeof *g);
@@ -455,7 +457,7 @@ const struct group_engine group_nccl = {"nccl", is_available, is_prepared, open_
 
 // Splitting -------------------------------------------------------------------------------------------------
 
-// What a rank tells all others; -1: it cannot take part.
+// What each rank tells all others before a split. A negative color means that it cannot take part.
 struct member {
     int color, key, rank;
     char port[8];
@@ -467,7 +469,8 @@ static int by_key(const void *a, const void *b) {
                             : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-// Those of a color come first, in their order. How many they are; 0 and an error: some rank cannot take part.
+// Moves the members with this color to the front, sorted by key, and returns their number. Returns 0, with an
+// error, if a rank cannot take part.
 static int choose(struct nccl_group *g, struct member *all, int color) {
     int count = 0;
     for (int k = 0; k < g->base.size; k++) {
@@ -480,7 +483,7 @@ static int choose(struct nccl_group *g, struct member *all, int color) {
     return count;
 }
 
-// Where the members listen; *own: which of them is this rank.
+// Returns the addresses at which the members listen, and sets *own to the index of this rank among them.
 static struct wire_host *places(const struct nccl_group *g, struct member *m, int count, int *own) {
     struct wire_host *hosts = memory_zero(sizeof *hosts * (size_t)count);
     for (int k = 0; hosts && k < count; k++) {

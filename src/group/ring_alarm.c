@@ -1,10 +1,10 @@
-// ring_alarm.c - what ranks of a ring tell each other when something is wrong, so that each can name who is
-// missing.
+// ring_alarm.c - the messages by which ranks of a ring report trouble, so that each can name the ranks that
+// are missing.
 //
-// Two kinds of messages go both ways round on connections of their own: "I wait at number N", said when
-// nothing has come for half of the timeout, and "it is over, because ...". Who waits passes them on. At the
-// timeout those are missing that did not say that they wait. A third one, "I have done my part", is for
-// neighbours of an engine that has a ring beside its own connections.
+// They travel in both directions, on connections of their own. A rank that has received nothing for half of
+// the timeout says "I wait at number N"; one that gives up says "it is over, because ...". Ranks that wait
+// pass both on. At the timeout, the ranks that did not say that they wait are missing. A third message, "I
+// have done my part", is for neighbours under an engine that has a ring in addition to its own connections.
 
 #include "group/ring.h"
 
@@ -37,7 +37,8 @@ static void tell_both(const struct ring *r, const struct alarm *a) {
     tell(r, a, RING_RIGHT);
 }
 
-// Others learn from it that this rank has gone. What they were told before, they still read.
+// Closes the data connections, which tells the others that this rank has gone. They can still read messages
+// sent to them before.
 static void hang_up(struct ring *r) {
     for (int i = 0; i < r->links; i++)
         for (int side = 0; side < 2; side++)
@@ -71,7 +72,7 @@ bool ring_break(struct ring *r, const char *format, ...) {
     return end(r, a.text);
 }
 
-// False: it is over.
+// Handles a message. Returns false if it says that the collective is over.
 static bool hear(struct ring *r, struct alarm *a, int side) {
     a->text[sizeof a->text - 1] = 0;
     if (a->kind == ALARM_OVER) {
@@ -86,9 +87,8 @@ static bool hear(struct ring *r, struct alarm *a, int side) {
     return true;
 }
 
-// Reads a message that lies there; false: there is none. A neighbour that has closed its end may have come to
-// the end of its program, with all that it was to send on its way: only who needs more of it finds out that
-// it is lost.
+// Reads a message if one has arrived. If a neighbour has closed its end, its program may have ended normally,
+// with all its data on the way: a rank finds out only when it needs more than that.
 static bool look(struct ring *r, int side, struct alarm *a) {
     ssize_t n = r->alarm[side] < 0 ? 0 : recv(r->alarm[side], a, sizeof *a, MSG_DONTWAIT | MSG_PEEK);
     if (n == (ssize_t)sizeof *a)
@@ -109,7 +109,8 @@ static bool hear_all(struct ring *r) {
     return true;
 }
 
-// "ranks 2, 3"; those that did not say that they wait here.
+// Appends the ranks that did not say that they wait at this number, as in "2, 3", and returns how many they
+// are.
 static int list_missing(const struct ring *r, struct text *out) {
     int missing = 0;
     for (int i = 0; i < r->base.size; i++)

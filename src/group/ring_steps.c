@@ -1,8 +1,10 @@
-// ring_steps.c - collectives as bytes that go round: which spans each rank sends and gets, in which order.
+// ring_steps.c - collectives as bytes that travel around the ring: what each rank sends and receives, in
+// which order.
 //
-// Sums follow the ring: part k of the data starts at rank k + 1 and is complete at rank k, on every rank from
-// the same numbers in the same order, then goes round once more. What is small is gathered whole instead, in
-// half as many steps, and combined in the order of ranks.
+// Sums are a reduce-scatter followed by an all-gather (ring all-reduce): part k of the data starts at rank k
+// + 1 and is complete at rank k, so that its sum is formed in the same order for all ranks; then it travels
+// around once more. Small data is gathered whole instead, in half as many steps, and combined in the order of
+// ranks.
 
 #include "group/ring.h"
 
@@ -23,7 +25,7 @@ static bool make_spare(struct ring *r, size_t bytes) {
     return true;
 }
 
-// Empty arrays have no memory.
+// memcpy must not be called for empty arrays, whose pointers may be NULL.
 static void copy(void *to, const void *from, size_t bytes) {
     if (bytes && to != from)
         memcpy(to, from, bytes);
@@ -31,7 +33,7 @@ static void copy(void *to, const void *from, size_t bytes) {
 
 // Flows -----------------------------------------------------------------------------------------------------
 
-// Part k of `parts` of a span of elements, as bytes from its beginning.
+// Returns where part k of `parts` begins in a span of `count` elements, in bytes.
 static size_t cut_at(int64_t count, size_t item, int64_t k, int64_t parts) {
     return (size_t)(count / parts * k + MIN_OF(k, count % parts)) * item;
 }
@@ -95,7 +97,7 @@ static int part_of(const struct ring *r, int steps_back) {
     return ((r->base.rank - steps_back) % n + n) % n;
 }
 
-// The bytes of part k that a link moves: where they begin, and how many.
+// The bytes of part k that one link moves: their start and their number.
 struct stripe {
     size_t at, bytes;
 };
@@ -107,8 +109,9 @@ static struct stripe stripe_of(const struct ring *r, int link, int64_t count, si
     return (struct stripe){begin + from, to - from};
 }
 
-// The sum of parts that go round: this rank has its own in `to` then, which lies to_begin bytes from the
-// beginning of the data, and others on the way in `way`. Part `part_of(r, 1)` is sent first.
+// Adds the steps of a reduce-scatter around the ring. This rank's part is summed into `to`, which lies
+// to_begin bytes from the beginning of the data; the partial sums of other parts pass through `way`. Part
+// `part_of(r, 1)` is sent first.
 static void add_reduction(struct ring *r, struct flow *f, int link, const struct op_transfer *t, size_t item,
                           char *to, size_t to_begin, char *way) {
     const char *in = t->in;
@@ -125,7 +128,8 @@ static void add_reduction(struct ring *r, struct flow *f, int link, const struct
     }
 }
 
-// What every rank has of its own part goes round. lead: it is there from the beginning.
+// Adds the steps of an all-gather: the part of every rank travels around the ring. leads: this rank's part is
+// complete from the beginning.
 static void add_round(struct ring *r, struct flow *f, int link, int64_t count, size_t item, char *all,
                       bool leads) {
     for (int k = 0; k < r->base.size; k++) {
@@ -149,7 +153,7 @@ static bool reduce_all(struct ring *r, const struct op_transfer *t) {
     return run_flows(r, r->links, t);
 }
 
-// Blocks of the size of the input, of all ranks, into `all`.
+// Gathers blocks of `bytes` bytes from all ranks into `all`.
 static bool gather_into(struct ring *r, const struct op_transfer *t, const void *own, size_t bytes,
                         char *all) {
     int n = r->base.size;
@@ -200,8 +204,8 @@ static bool broadcast(struct ring *r, const struct op_transfer *t) {
     return ok;
 }
 
-// Step s: n - s blocks go to the right, of which the first is for the neighbour and the others for ranks
-// beyond.
+// Does step s of an all-to-all: size - s blocks go to the right, the first for the neighbour and the others
+// for ranks beyond it.
 static bool exchange_step(struct ring *r, const struct op_transfer *t, int s, size_t block, const char *from,
                           char *to) {
     int blocks = r->base.size - s, source = part_of(r, s);
@@ -240,7 +244,8 @@ static bool exchange(struct ring *r, const struct op_transfer *t) {
     return true;
 }
 
-// Of two ranks, each is the other's left and right neighbour: what is sent to the right comes from the left.
+// Sends to a neighbour or receives from it. With two ranks, each is the other's left and right neighbour:
+// what is sent to the right arrives from the left.
 static bool between(struct ring *r, const struct op_transfer *t) {
     bool sends = t->kind == COLLECTIVE_SEND;
     int right = ring_neighbour(r, RING_RIGHT), left = ring_neighbour(r, RING_LEFT);

@@ -1,5 +1,5 @@
-// bench_run.c - zellige_bench.h: run folders of `zellige bench`, read back. What a member of the JSON becomes
-// is a row of a table; members that no table has are skipped, so that files of later versions can be read.
+// bench_run.c - zellige_bench.h: reads the run folders of `zellige bench`. Tables say which members of the
+// JSON are read into what; other members are skipped, so that files of later versions can be read.
 
 #include "zellige_bench.h"
 

@@ -96,7 +96,8 @@ static bool inflate_begin(struct inflation *f, const struct blob *b) {
            error_false(ZL_ERROR_MEMORY, "%s: zlib could not begin", b->function);
 }
 
-// Fills out; false where the stream ends or is damaged before it is full.
+// Inflates the next `bytes` bytes to `out`. Returns false if the stream ends or turns out to be damaged
+// before that.
 static bool inflate_next(struct inflation *f, void *out, size_t bytes) {
     size_t left = bytes;
     f->s.next_out = out;
@@ -114,7 +115,7 @@ static bool inflate_next(struct inflation *f, void *out, size_t bytes) {
     return true;
 }
 
-// The same without keeping what is inflated.
+// Skips the next `bytes` inflated bytes.
 static bool inflate_over(struct inflation *f, size_t bytes) {
     char room[16384];
     for (size_t piece; bytes; bytes -= piece) {
@@ -125,7 +126,7 @@ static bool inflate_over(struct inflation *f, size_t bytes) {
     return true;
 }
 
-// Whether the stream has no more than what was inflated.
+// Returns whether the stream ends where inflation has come to.
 static bool inflate_ends(struct inflation *f) {
     char none;
     while (f->state == OK) {

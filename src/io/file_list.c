@@ -29,7 +29,7 @@ void zl_file_free(zl_file *file) {
     memory_free(file);
 }
 
-// A copy in the arena, with a NUL behind it.
+// Copies bytes into the arena and terminates them with a NUL.
 static const char *keep(zl_file *file, const void *data, size_t bytes) {
     char *copy = arena_alloc(&file->arena, bytes + 1);
     if (copy && bytes)
@@ -43,7 +43,7 @@ const char *io_file_list_name(zl_file *file, const struct blob *b, const void *d
     return keep(file, data, bytes);
 }
 
-// The position of a name, from 1 on; 0: there is none.
+// Returns the position of a name, counted from 1, or 0 if the list has no such name.
 static intptr_t find(const struct map *index, const char *name) {
     return (intptr_t)map_get(index, name, strlen(name));
 }

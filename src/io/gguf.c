@@ -1,4 +1,4 @@
-// gguf.c - llama.cpp's format: metadata, a list of tensors, their elements.
+// gguf.c - reads and writes llama.cpp's format: metadata, a list of tensors, and their elements.
 
 #include "io/gguf.h"
 
@@ -81,7 +81,7 @@ static bool add_strings(struct reader *r, zl_file *out, const char *name, uint64
     return ok;
 }
 
-// Numbers that were written as float64 are given as float32, as MLX does. They are copied, for they are few.
+// Adds a metadata entry of numbers. They are copied, as they are few; float64 becomes float32, as in MLX.
 static bool add_numbers(struct reader *r, zl_file *out, const char *name, uint32_t type, uint64_t count,
                         zl_shape shape) {
     zl_dtype dtype = gguf_value_dtype(type);

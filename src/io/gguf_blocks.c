@@ -1,8 +1,8 @@
-// gguf_blocks.c - tensors of gguf that are quantised in blocks, as packed words, scales and biases.
+// gguf_blocks.c - unpacks tensors of gguf that are quantised in blocks into packed words, scales and biases.
 //
-// Q4_0: a float16 scale, 16 bytes of two numbers each; Q4_1: a scale and a bias before them; Q5_0 and Q5_1:
-// the same with the fifth bits of all numbers in four bytes before these; Q8_0: a scale, 32 signed bytes.
-// Byte j of four-bit blocks holds numbers j and j + 16; MLX wants neighbours in a byte.
+// Q4_0 has an f16 scale and 16 bytes of two elements each; Q4_1 has a scale and a bias before them. Q5_0 and
+// Q5_1 are the same, with the fifth bits of all elements in four bytes before these. Q8_0 has a scale and 32
+// signed bytes. Byte j of four-bit blocks holds elements j and j + 16; MLX expects neighbours in a byte.
 
 #include "io/gguf.h"
 
@@ -22,7 +22,7 @@ void gguf_pair_nibbles(const unsigned char *from, int shift, unsigned char *to) 
     memcpy(to, &pairs, sizeof pairs);
 }
 
-// Numbers j and j + 16 of a byte become neighbours.
+// Unpacks a block's nibbles and packs them again in the order of elements: byte j has elements j and j + 16.
 static void unpack_nibbles(const unsigned char *from, unsigned char *to) {
     gguf_pair_nibbles(from, 0, to);
     gguf_pair_nibbles(from, 4, to + 8);
@@ -38,7 +38,7 @@ void gguf_pack_fives(const unsigned char *low, uint32_t high, unsigned char *pac
     }
 }
 
-// The fifth bits, then the nibbles.
+// Unpacks the fifth bits, which come first, and the nibbles.
 static void unpack_fives(const unsigned char *from, unsigned char *to) {
     unsigned char low[32];
     uint32_t high = (uint32_t)half_at(from) | (uint32_t)half_at(from + 2) << 16;
@@ -102,7 +102,7 @@ const struct gguf_blocks *gguf_blocks(uint32_t type) {
     return NULL;
 }
 
-// name.weight becomes name.end.
+// Adds a part of the tensor "name.weight" under the name "name.end".
 static bool add_part(const struct blob *b, zl_file *out, const char *name, const char *end, zl_array a) {
     struct text part = {0};
     size_t bytes = strlen(name), tail = strlen(".weight");
@@ -114,7 +114,7 @@ static bool add_part(const struct blob *b, zl_file *out, const char *name, const
     return ok;
 }
 
-// Words, scales and biases of a tensor, where they are unpacked to.
+// The arrays that a tensor is unpacked into: packed words, scales and biases.
 enum { WORDS, SCALES, BIASES, PARTS };
 enum { LEAVE_EACH = 1 << 20 }; // bytes of the file
 struct parts {
@@ -127,7 +127,7 @@ struct parts {
     struct storage *to[PARTS];
 };
 
-// NULL: there is no such part.
+// Returns NULL if the format has no such part.
 static unsigned char *part_at(const struct parts *p, int part, size_t block) {
     return p->to[part] ? (unsigned char *)p->to[part]->data + block * p->bytes[part] : NULL;
 }
@@ -136,8 +136,8 @@ static size_t block_at(const struct parts *p, size_t block) {
     return p->from + block * (size_t)p->type->bytes;
 }
 
-// One of several pieces of the blocks. The file's pages are given back behind it: else there would be two
-// copies of all.
+// Unpacks one of several pieces of the blocks, and releases the pages of the file that it has read: otherwise
+// both copies would be in memory.
 static void unpack_piece(void *data, int piece) {
     const struct parts *p = data;
     const size_t pieces = (size_t)p->pieces, from = p->blocks * (size_t)piece / pieces,
@@ -166,7 +166,7 @@ static void close_parts(struct parts *p) {
             storage_release(p->to[i]);
 }
 
-// The part as an array of `shape` but for its last size, which takes the storage over.
+// Returns the part as an array that takes its storage over, with the shape `shape` except for the last size.
 static zl_array part_array(struct parts *p, int part, zl_shape shape, zl_dtype dtype) {
     OP_ROOM(int64_t, dim, shape.ndim);
     struct storage *to = p->to[part];
@@ -188,7 +188,8 @@ static bool add_all(const struct blob *b, zl_file *out, const char *name, struct
            (!p->bytes[BIASES] || add_part(b, out, name, ".biases", biases));
 }
 
-// float16 holds the biases that follow from scales unless these are near its end.
+// Checks that the biases, which follow from the scales, are finite in f16: only those near its limit may not
+// be.
 static bool check_biases(const struct blob *b, const char *name, const struct parts *p) {
     for (size_t i = 0; p->bytes[BIASES] && i < p->blocks; i++) {
         uint16_t scale, bias;

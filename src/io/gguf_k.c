@@ -1,5 +1,5 @@
-// gguf_k.c - the blocks of 256 numbers of gguf, whose groups have scales that are small whole numbers times
-// one of the block. Codes are brought into the order of packed words; the bytes of scales stay as they are,
+// gguf_k.c - gguf's blocks of 256 elements ("K-quants"): each group has a scale that is a small integer times
+// the scale of the block. Codes are reordered into packed words; the bytes of scales are kept as they are,
 // which is what mode gguf_k reads.
 
 #include "io/gguf.h"
@@ -8,7 +8,8 @@
 
 enum { SCALES = 16, GROUPS_6 = 16 }; // bytes of the scales of Q4_K and Q5_K; groups of Q6_K
 
-// Behind the scales two groups lie in 32 bytes each: a byte has a number of both.
+// After the scales, each pair of groups shares 32 bytes: the first group has the low nibbles, the second the
+// high ones.
 void gguf_unpack_q4_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
     (void)biases;
     memcpy(scales, block, SCALES);
@@ -17,7 +18,7 @@ void gguf_unpack_q4_k(const unsigned char *block, unsigned char *packed, void *s
             gguf_pair_nibbles(block + SCALES + g / 2 * 32 + half * 16, g % 2 * 4, packed + half * 8);
 }
 
-// The same after 32 bytes of fifth bits: bit g of byte i is that of number i of group g.
+// Like Q4_K, after 32 bytes of fifth bits: bit g of byte i belongs to element i of group g.
 void gguf_unpack_q5_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
     (void)biases;
     memcpy(scales, block, SCALES);
@@ -32,8 +33,8 @@ void gguf_unpack_q5_k(const unsigned char *block, unsigned char *packed, void *s
     }
 }
 
-// Quarter q of half a block of Q6_K: 32 codes, of whose 64 bytes of low bits, and 32 of high ones, each a
-// byte.
+// Reads quarter q of half a block of Q6_K: 32 codes, one per byte, from 64 bytes of low bits and 32 bytes of
+// high bits.
 static void read_quarter(const unsigned char *low, const unsigned char *high, int q, unsigned char *code) {
     typedef uint8_t bytes16 __attribute__((vector_size(16)));
     for (int i = 0; i < 32; i += 16) {
@@ -45,7 +46,7 @@ static void read_quarter(const unsigned char *low, const unsigned char *high, in
     }
 }
 
-// Eight codes of six bits, of a byte each, in six bytes: those of each half of a word first.
+// Packs eight codes of six bits, one per byte, into six bytes.
 static void pack_sixes(const unsigned char *code, unsigned char *packed) {
     uint64_t x;
     memcpy(&x, code, sizeof x);
@@ -56,8 +57,8 @@ static void pack_sixes(const unsigned char *code, unsigned char *packed) {
         packed[n] = (unsigned char)(x >> 8 * n);
 }
 
-// 128 bytes of low bits, 64 of high bits, 16 signed scales of as many numbers, and one for all. Codes are
-// less by 32.
+// A block has 128 bytes of low bits, 64 of high bits, 16 signed scales of 16 elements each, and one scale for
+// all. Codes are stored with 32 added.
 void gguf_unpack_q6_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
     (void)biases;
     memcpy(scales, block + 192, GROUPS_6);

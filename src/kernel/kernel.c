@@ -1,4 +1,4 @@
-// kernel.c - the public side of tile kernels: read them, and show them at every stage.
+// kernel.c - the public functions that read tile kernels and show them at every stage.
 
 #include "kernel/kernel.h"
 
@@ -45,7 +45,7 @@ void zl_kernel_release(zl_kernel kernel) {
     memory_free(kernel);
 }
 
-// What follows the prefix, or NULL.
+// Returns the text after the prefix, or NULL if it does not begin with the prefix.
 static const char *after(const char *text, const char *prefix) {
     size_t len = strlen(prefix);
     return strncmp(text, prefix, len) ? NULL : text + len;
@@ -86,8 +86,8 @@ static bool is_stage(const char *stage) {
     return no_stage(stage);
 }
 
-// The dialect of a target: of rows that for vectors, if there is one, else that for programs. NULL: there is
-// none.
+// Returns the dialect for a target, or NULL if there is none. For row kernels it is the one with the target's
+// name; otherwise the one with "_tiles" appended is preferred.
 static const char *dialect_of(bool is_rows, const char *target) {
     if (is_rows && render_has_dialect(target))
         return target;
@@ -98,7 +98,7 @@ static const char *dialect_of(bool is_rows, const char *target) {
     return render_has_dialect(target) ? target : NULL;
 }
 
-// What a compiler gets; of code that is no text, its disassembly.
+// Returns the code that a compiler gets; SPIR-V, which is not text, is disassembled.
 static char *show_code(struct tile_kernel *kernel, const struct target *target) {
     struct text code = {0}, read = {0};
     bool good = render_kernel(&code, kernel, target);
@@ -128,7 +128,8 @@ static char *show(struct tile_kernel *kernel, const char *stage) {
     return done ? tile_print(kernel) : NULL;
 }
 
-// Messages are about the text that was read, not about how it is printed.
+// Copies the source positions of statements, so that messages refer to the text that was read and not to its
+// printed form.
 static void keep_places(struct tile_stmt *to, const struct tile_stmt *from) {
     for (; to && from && to->kind == from->kind; to = to->next, from = from->next) {
         to->place = from->place;
@@ -137,7 +138,7 @@ static void keep_places(struct tile_stmt *to, const struct tile_stmt *from) {
     }
 }
 
-// Passes work in place, so they get a kernel of their own: what was printed reads back as the same kernel.
+// Copies a kernel, since passes change it in place: a printed kernel reads back as the same kernel.
 struct tile_kernel *kernel_copy(const struct tile_kernel *kernel) {
     char *text = tile_print(kernel);
     struct tile_kernel *result = text ? tile_parse(text, kernel->name) : NULL;
@@ -204,7 +205,7 @@ static struct tile_kernel *row(const char *name, zl_dtype dtype) {
     return no_op(name);
 }
 
-// The dtype is that of elements in files that have elements of any.
+// Returns the built-in kernel of a file. The dtype is that of ITEM, where the file has such a type.
 static struct tile_kernel *of_file(const struct kernel_text *t, const char *name, zl_dtype dtype) {
     return strstr(t->text, "type ITEM =")
                ? kernel_built_in(name, "ITEM=%s", tile_type_name(tile_type_of(dtype)))

@@ -1,4 +1,4 @@
-// cholesky.c - factors of symmetric positive definite matrices.
+// cholesky.c - the Cholesky factorisation of symmetric positive definite matrices.
 
 #include "op/ops.h"
 

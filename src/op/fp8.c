@@ -1,5 +1,5 @@
-// fp8.c - numbers of eight bits: four of exponent, three of mantissa, no infinities, NaN where all seven are
-// set (e4m3). Held in uint8.
+// fp8.c - conversion from and to fp8 in the format e4m3, kept in uint8: four bits of exponent, three of
+// mantissa, no infinities, and NaN where all seven are set.
 
 #include <math.h>
 

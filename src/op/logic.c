@@ -1,4 +1,4 @@
-// logic.c - truth values, tests of numbers, and small formulas composed of elementwise rows; divmod.
+// logic.c - logical ops, tests such as isnan, small formulas composed of elementwise ops, and divmod.
 
 #include <math.h>
 
@@ -121,7 +121,8 @@ OP_SIGNATURE(zl_clip, "logic",
              "a, but not below a_min nor above a_max. One of the bounds may be NULL: there is none.",
              P_ARRAY(a), P_NULLABLE(a_min), P_NULLABLE(a_max));
 
-// At 0 decimals the rows do it. Else the number is scaled, in float32 for integers, as MLX does.
+// With 0 decimals this is the elementwise op. Otherwise the number is scaled, in float32 for integers, as in
+// MLX.
 zl_array zl_round(zl_array a, int decimals) {
     if (!a || (decimals == 0 && is_exact(a)))
         return op_same(a);

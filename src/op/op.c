@@ -42,8 +42,8 @@ const int64_t *op_common_stride(int count, const zl_array *in, int ndim, const i
     return common;
 }
 
-// A view of data that is there is there at once; its history stays until it is evaluated, for gradients, and
-// holds the storage as long.
+// Makes a view of a computed array available at once. Its call is kept until the view is evaluated, for
+// gradients, and keeps the storage alive as long.
 static void share(zl_array view, zl_array x) {
     if (array_state(x) != ARRAY_READY || array_is(x, ARRAY_INLINE))
         return;

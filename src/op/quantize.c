@@ -328,7 +328,7 @@ static zl_array codes_of(zl_array w, zl_array scales, const struct quantization 
                : NULL;
 }
 
-// Sums over each group of the last axis.
+// Returns the sums over each group of `group` elements along the last axis.
 static zl_array sum_groups(zl_array x, int group) {
     return x ? zl_sum_axis(zl_unflatten(x, -1, ZL_SHAPE(-1, group)), -1, false) : NULL;
 }

@@ -8,7 +8,7 @@
 enum { MODE, GROUP, CODE_BITS, TRANSPOSE, GATHERED, ARGS };
 enum { X, W, SCALES, BIASES };
 
-// A call in parts. biases, first and second may be NULL.
+// The operands of a call. biases, first and second may be NULL.
 struct product {
     zl_array x, w, scales, biases, first, second;
     struct quantization q;

@@ -186,7 +186,7 @@ OP_SIGNATURE(zl_flatten, "view",
 
 // unflatten -------------------------------------------------------------------------------------------------
 
-// arg: axis, then the sizes that it is split into.
+// arg: the axis, then the sizes that it is split into.
 static zl_array unflatten(zl_array x, int args, const int64_t *arg) {
     int axis = (int)arg[0], parts = args - 1, ndim = x->ndim + parts - 1;
     OP_ROOM(int64_t, dim, ndim);

@@ -46,7 +46,7 @@ static bool record_slice(const struct call *c, const zl_array *in, zl_array *out
     return (out[0] = slice(in[0], call_args(c)));
 }
 
-// step - 1 zeros between the elements along an axis.
+// Inserts step - 1 zeros between neighbouring elements along an axis.
 static zl_array interleave(zl_array x, int axis, int64_t step) {
     int ndim = x->ndim + 1;
     int64_t length = (x->dim[axis] - 1) * step + 1;

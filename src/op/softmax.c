@@ -1,6 +1,6 @@
-// softmax.c - softmax and logsumexp, composed so that nothing overflows.
+// softmax.c - softmax and logsumexp, composed of other ops so that no intermediate result overflows.
 //
-// 16-bit floats are exponentiated and summed in float32, and rounded once at the end.
+// 16-bit floats are exponentiated and summed in f32, and rounded once at the end.
 
 #include "op/ops.h"
 

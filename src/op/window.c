@@ -4,7 +4,8 @@
 
 #include "op/ops.h"
 
-// 0, step, 2 * step and so on, count numbers; less than 2 are ones. *few: nothing is left to do.
+// Returns `count` numbers evenly spaced from 0 to `step`. With fewer than two, sets *few and returns ones,
+// which are then the whole window.
 static zl_array angles(const char *function, int count, double step, bool *few) {
     *few = count < 2;
     if (*few)

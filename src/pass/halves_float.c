@@ -198,7 +198,7 @@ static expr root(expr x) {
 
 // Comparisons -----------------------------------------------------------------------------------------------
 
-// Of bits that are numbers: larger ones of larger numbers, -0 before 0.
+// Maps the bits of floats that are not NaN to integers in the same order; -0 comes before 0.
 static expr order_of(expr bits) {
     expr x = AS_I64(bits);
     return XOR(x, AND(SHR(x, I64(63)), I64(INT64_MAX)));

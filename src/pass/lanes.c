@@ -698,7 +698,8 @@ static bool stmt_uses(const struct tile_stmt *s, const void *op) {
     return false;
 }
 
-// Constants of a series, 64 bytes in each lane, if statements compute it. An exp2 is an exp.
+// Loads the coefficients of a series, 64 bytes in each lane, if a statement uses `op`. exp2 uses those of
+// exp.
 static struct tile_buffer *load_constants(const struct tile_stmt *body, enum tile_op op,
                                           const char *function) {
     struct tile_type f32 = {TILE_FLOAT, 32, 1};
@@ -768,7 +769,8 @@ static void allocate(struct lanes *l, const struct tile_stmt *s) {
                                                  .value = tile_const_int(s->buffer->type, 0)});
 }
 
-// What the condition needs is read at each turn.
+// Emits a loop that tests the condition inside, so that whatever the condition reads is read again in each
+// iteration.
 static void emit_while(struct lanes *l, const struct tile_stmt *s) {
     expr always = tile_const_int((struct tile_type){TILE_BOOL, 1, 1}, 1);
     tile_open((struct tile_stmt){.kind = TILE_WHILE, .place = s->place, .mask = always});
@@ -779,7 +781,7 @@ static void emit_while(struct lanes *l, const struct tile_stmt *s) {
     tile_close();
 }
 
-// Commands stand where the statement does that they are made of.
+// Gives commands the source position of the statement that they come from.
 static void set_place(struct tile_stmt *list, struct tile_place place) {
     for (struct tile_stmt *s = list; s; s = s->next) {
         s->place = s->place.line ? s->place : place;

@@ -134,8 +134,8 @@ static void take_rows(const struct gather *g, const struct lane_operand *out, ex
     lanes_call(&c, "tpu_gdma_h_gather_S2L");
 }
 
-// Tables of more rows than a command takes are read in parts: what is not in one is 0 there, and bits are put
-// together.
+// Gathers from a table with more rows than a command accepts, one part of it at a time: indices outside a
+// part give 0, and the results of all parts are combined bit by bit.
 static bool take_parts(struct lanes *l, const struct lane_points *p, const bool *along,
                        const struct gather *g, expr rows) {
     struct tile_type bits = {TILE_UINT, g->out.type.bits, 1};

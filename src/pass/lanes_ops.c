@@ -557,7 +557,7 @@ static bool divide_by_power(struct lane_work *w, expr e, struct lane_operand a, 
     return e->op == TILE_REM ? lanes_binary(w->l, w->p, TILE_AND, to, &a, &mask) : shift_by(w, to, a, -bits);
 }
 
-// Numbers of 32 bits. A division by 0 gives 0, and leaves what was divided.
+// Divides 32-bit integers. Division by 0 gives the quotient 0 and the dividend as the remainder.
 static bool divide(struct lane_work *w, expr e, struct lane_operand a, struct lane_operand b,
                    const struct lane_operand *to) {
     const struct lane_points *p = w->p;

@@ -113,7 +113,7 @@ static bool meet(const struct place *a, const struct place *b) { // in time
     return a->last >= b->first && b->last >= a->first;
 }
 
-// The lowest address at which a tile meets no other that is used at the same time.
+// Returns the lowest address at which the tile overlaps no tile that is in use at the same time (first fit).
 static int64_t lowest(struct place **list, int count, const struct place *tile) {
     int64_t address = 0;
     for (int i = 0; i < count; i++) {

@@ -115,7 +115,7 @@ static bool is_of_loop(const struct tile_stmt *list, const struct pair *p) {
     return !is_seen && pass_is_made_in(list, tile);
 }
 
-// The tile is memory of the loop where nobody else touches it.
+// Moves the allocation of the tile into the loop if nothing outside uses it.
 static void take_tile(struct tile_stmt **list, const struct pair *p) {
     if (!is_of_loop(*list, p))
         return;

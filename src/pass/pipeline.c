@@ -91,8 +91,8 @@ static bool is_spelled(const struct tile_kernel *kernel, const struct target *ta
     return good;
 }
 
-// A statement that could not be made leaves no error of its own where a pass asked for what it never
-// declared.
+// Returns false, with an error. A pass that builds a statement from something undeclared fails without an
+// error of its own.
 static bool fail(const struct tile_kernel *kernel, const char *pass) {
     return zl_error() ? false
                       : error_false(ZL_ERROR_COMPILE,

@@ -1,9 +1,10 @@
-// strips_emit.c - the loop over strips: statements with smaller tiles, and with what the strip begins at.
+// strips_emit.c - emits the loop over strips: the statements of the kernel, on smaller tiles and from the
+// strip's first element on.
 
 #include "pass/strips.h"
 
-// Expressions of a map: its variable counts from the beginning of the strip on, but in the strips' own
-// indices.
+// Rebuilds an expression of a map for one strip: the map's variable becomes the start of the strip plus the
+// index within it, but the tiles of strips are indexed by the latter alone.
 static expr shifted(void *data, expr e) {
     struct strips *p = data;
     if (e->op == TILE_INDEX && e->name == p->old_name)

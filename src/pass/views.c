@@ -193,7 +193,8 @@ static unsigned filled_by_map(const struct names *n, const struct tile_stmt *map
 
 static void follow(struct names *n, const struct tile_stmt *body);
 
-// A body that runs any number of times: what holds before each round holds after it too.
+// Follows a body that runs any number of times, to a fixed point: what holds before an iteration must hold
+// after it too.
 static void follow_rounds(struct names *n, const struct tile_stmt *s) {
     unsigned before, outside = n->broken;
     n->broken = ALL;

@@ -29,7 +29,7 @@ static void free_scratch(void *data) {
     scratch.watched = false;
 }
 
-// What one evaluation is made of: the tape cut into pieces of at most PLAN_LARGEST calls, each with its plan.
+// One evaluation: the tape, cut into pieces of at most PLAN_LARGEST calls, each with its plan.
 struct evaluation {
     struct tape *tape;
     int pieces;
@@ -60,8 +60,8 @@ static bool find_plans(struct evaluation *e) {
     return true;
 }
 
-// From here on others wait for these arrays. The call remembers its stream: a sleeper must know where to
-// look.
+// Claims the arrays: from here on, other evaluations wait for them. Each call remembers its stream, so that a
+// thread that waits for it knows where to look.
 static void claim(struct evaluation *e) {
     e->stream = tape_stream(e->tape, 0);
     counter_add_alone(COUNTER_KERNELS, e->tape->calls);
@@ -78,7 +78,8 @@ static void claim(struct evaluation *e) {
 
 // Running here ----------------------------------------------------------------------------------------------
 
-// What later segments need is made while the first ones are: programs of one evaluation compile side by side.
+// Prepares the programs of later segments while the first segments run, so that those of one evaluation
+// compile in parallel.
 static void prepare_later(struct evaluation *e, int piece) {
     struct plan *plan = e->plan[piece];
     for (int i = piece ? 0 : 1; i < plan->segments; i++) {
@@ -112,8 +113,8 @@ static void run_here(struct evaluation *e) {
     stream_end(e->stream);
 }
 
-// All of it runs on devices that return when they have been asked: a worker would only take turns with this
-// thread.
+// Returns whether all segments run on devices that only enqueue work: a worker would then just alternate with
+// this thread.
 static bool only_asks(const struct evaluation *e) {
     for (int i = 0; i < e->pieces; i++)
         for (int k = 0; k < e->plan[i]->segments; k++)
@@ -150,7 +151,7 @@ static struct run *copy_run(struct evaluation *e, int piece, int segment, int co
     return run;
 }
 
-// A run that could not be queued fails its calls, so that nobody waits for them for ever.
+// Fails the calls of a run that could not be enqueued, so that nobody waits for them forever.
 static void fail_segment(struct evaluation *e, int first, int calls) {
     zl_error_kind kind = ZL_ERROR_MEMORY;
     char *message = error_take(&kind);
@@ -176,7 +177,7 @@ static void enqueue_all(struct evaluation *e, int count, const zl_array *arrays)
 
 // Evaluating ------------------------------------------------------------------------------------------------
 
-// Data that is there needs its history no longer.
+// Releases the history of arrays that are computed.
 static void detach_ready(int count, const zl_array *arrays) {
     for (int i = 0; i < count; i++) {
         zl_array a = arrays[i];
@@ -185,7 +186,7 @@ static void detach_ready(int count, const zl_array *arrays) {
     }
 }
 
-// Walks again if slices are all that is computed of something.
+// Walks the graph, and walks it again if narrowing changed it.
 static bool walk(struct tape *tape, int count, const zl_array *arrays) {
     bool changed = false;
     if (!tape_walk(tape, count, arrays) || (UNLIKELY(tape->has_slices) && !narrow_tape(tape, &changed)))
@@ -295,7 +296,7 @@ static bool has_null(const char *function, int count, const zl_array *arrays) {
     return false;
 }
 
-// MLX: what a transform records may be evaluated inside it, but not later than that.
+// As in MLX, what a transform records may be evaluated inside the transform, but not later.
 static bool check_tracers(const char *function, int count, const zl_array *arrays) {
     for (int i = 0; i < count; i++)
         if (array_is_tracer(arrays[i]))
@@ -310,14 +311,14 @@ static bool has_storage(zl_array a) {
     return array_state(a) == ARRAY_READY && !array_is(a, ARRAY_INLINE) && a->storage;
 }
 
-// What a device says of memory is said of the op that made the array. Returns ok.
+// Adds the name of the op that made the array to an error of a device. Returns ok.
 static bool report_array(zl_array a, bool ok) {
     if (!ok)
         error_name(a->call ? a->call->op->name : "array");
     return ok;
 }
 
-// A device publishes an array when its computation is under way.
+// Waits for the values of a: a device publishes an array as soon as its computation is enqueued.
 static bool settle(zl_array a) {
     return LIKELY(!device_has_memory()) || !has_storage(a) || report_array(a, device_settle(a->storage));
 }

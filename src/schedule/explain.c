@@ -26,7 +26,7 @@ static bool was_read(zl_array x, const struct segment *s, int begin, int index, 
     return false;
 }
 
-// Bytes of what calls [begin, end) read from outside, each array once.
+// Returns the bytes that calls [begin, end) read from arrays made elsewhere, each array counted once.
 static double bytes_read(const struct segment *s, int begin, int end) {
     double bytes = 0;
     for (int i = begin; i < end; i++)
@@ -46,7 +46,8 @@ static bool is_read_later(const struct segment *s, int index, int end) {
     return s->needed[index];
 }
 
-// And of what they write: results that only calls among them read get no memory.
+// Returns the bytes that calls [begin, end) write. Results that only these calls read get no memory and do
+// not count.
 static double bytes_written(const struct segment *s, int begin, int end) {
     double bytes = 0;
     for (int i = begin; i < end; i++)

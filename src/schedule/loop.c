@@ -32,7 +32,7 @@ static bool check_state(int count, const zl_array *state) {
     return true;
 }
 
-// Nothing else refers to it or to its memory, all of which it takes.
+// Returns whether nothing else refers to the array or to its memory, and it takes all of that memory.
 static bool is_alone(zl_array a) {
     return array_is_held_once(a) && array_is(a, ARRAY_CONTIGUOUS) && a->offset == 0 && a->storage &&
            !array_borrows(a) && storage_is_unique(a->storage);
@@ -64,7 +64,7 @@ static bool own_all(zl_loop l, const zl_array *state) {
 
 // Recording -------------------------------------------------------------------------------------------------
 
-// While they have failed, for this reason, nothing can be read of the arrays of the state. *kept: their
+// Marks the arrays of the state as failed for this reason, so that nothing can be read of them. *kept: their
 // storages.
 static void hide_state(zl_loop l, struct failure *f, struct storage **kept) {
     for (int i = 0; i < l->states; i++) {
@@ -121,7 +121,7 @@ static bool comes_twice(const struct zl_loop_ *l, int k) {
     return before > 1 || (before == 1 && (k < l->states || first >= l->states));
 }
 
-// Whether a result is computed by a call of its own, into memory of its own.
+// Returns whether a result is computed by a call of its own, into memory of its own.
 static bool has_memory(const struct zl_loop_ *l, int k) {
     zl_array a = l->list.item[k];
     int state = state_of(l, a);
@@ -161,7 +161,7 @@ static bool record(zl_loop l) {
 
 // Planning --------------------------------------------------------------------------------------------------
 
-// Why a plan cannot run again; NULL: it can.
+// Returns why a plan cannot run again, or NULL if it can.
 static const char *why_not(const struct zl_loop_ *l, const struct tape *t, int plans,
                            struct plan *const *plan, const bool *follows) {
     zl_stream s = tape_stream(t, 0);
@@ -180,7 +180,8 @@ static const char *why_not(const struct zl_loop_ *l, const struct tape *t, int p
     return t->collectives ? "it has collectives" : NULL;
 }
 
-// Which calls follow from the state, and as constants what these read of others. False: memory is out.
+// Finds the calls that depend on the state and lists, as constants, the other arrays that these read. Returns
+// false if memory runs out.
 static bool find_constants(const struct zl_loop_ *l, const struct tape *t, bool *follows,
                            zl_outputs *constants) {
     for (int i = 0; i < t->calls; i++)
@@ -199,7 +200,7 @@ static bool find_constants(const struct zl_loop_ *l, const struct tape *t, bool 
     return ok;
 }
 
-// A state is let go by the call that reads it last.
+// Releases each state at the call that reads it last.
 static void end_states(zl_loop l) {
     bool *seen = memory_zero((size_t)l->states);
     for (int i = l->calls - 1; seen && i >= 0; i--)
@@ -253,7 +254,8 @@ static bool hold(struct tape *t, int plans, struct plan *const *plan, void *data
     return ok;
 }
 
-// Plans, first without, then with what is constant.
+// Plans the loop. If the plan depends on arrays that do not follow from the state, these are evaluated first
+// and then planned as constants.
 static bool plan(zl_loop l) {
     struct planning p = {.loop = l};
     bool ok = eval_hold(l->list.count, l->list.item, hold, &p);
@@ -339,7 +341,7 @@ static void replace(zl_array *kept, zl_array next) {
     *kept = next;
 }
 
-// A turn that is recorded anew.
+// Runs a turn by calling the function again, where its plan cannot be run again.
 static bool call_again(zl_loop l) {
     zl_outputs out = {0};
     bool ok = false;

@@ -1,9 +1,9 @@
-// loop_turn.c - a turn of a loop: the first one gives every array its memory, later ones run in it.
+// loop_turn.c - runs a turn of a loop: the first turn gives every array its memory, and later ones reuse it.
 //
-// Arrays that are not read any more leave their memory to later ones, as in any evaluation, but none goes
-// back: all places stay the loop's, and each array keeps its own. A next state lies where the state was if
-// its op can write it there and is the last to read it; else the two change places from turn to turn, and so
-// does a result, which is read while the next turn runs.
+// Arrays that are not read any more leave their memory to later ones, as in any evaluation, but no memory is
+// freed: it all stays the loop's, and each array keeps its place. The next state is written over the state if
+// the op that computes it can do so and is the last to read it. Otherwise the two exchange places in each
+// turn; so do results, since a result is read while the next turn runs.
 
 #include "device/profile/profile.h"
 #include "op/ops.h"
@@ -47,7 +47,7 @@ static struct storage *new_storage(const struct zl_loop_ *l, size_t bytes) {
                                                : storage_new(bytes);
 }
 
-// Memory for an output, which nothing that will be read is in.
+// Gives an output memory that contains nothing which will still be read.
 static bool give_place(struct zl_loop_ *l, zl_array out) {
     size_t bytes = (size_t)out->size * array_item(out);
     struct loop_place *p = NULL;
@@ -76,7 +76,7 @@ static void share_place(struct zl_loop_ *l, zl_array out, zl_array x) {
     }
 }
 
-// A kernel may write out where it reads x, after which nobody reads x.
+// Returns whether a kernel may write out over x, which nothing reads afterwards.
 static bool fits(struct zl_loop_ *l, zl_array out, zl_array x) {
     const struct loop_place *p = array_is(x, ARRAY_INLINE) ? NULL : place_of(l, x->storage);
     return p && p->live == 1 && array_is(x, ARRAY_CONTIGUOUS) && array_is(out, ARRAY_CONTIGUOUS) &&
@@ -116,7 +116,7 @@ static bool take_input(struct zl_loop_ *l, const struct call *c, uint64_t from, 
     return false;
 }
 
-// A number that is shown as an array.
+// Gives out storage with the value of x, a single number that it shows as an array.
 static bool write_number(zl_array out, zl_array x) {
     out->storage = storage_new(array_item(x));
     if (out->storage)
@@ -369,7 +369,7 @@ void loop_run(struct zl_loop_ *l) {
     atomic_store(&l->busy, false);
 }
 
-// Of a state that changes its place, what the last turn wrote is the state.
+// Makes what the last turn wrote the state, where a state changes its place from turn to turn.
 static void close_pair(struct zl_loop_ *l, struct loop_pair *p) {
     move(p->writer, p->writers, NULL);
     move(p->reader, p->readers, NULL);

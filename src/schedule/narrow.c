@@ -15,7 +15,7 @@
 #include "op/ops.h"
 #include "schedule/schedule.h"
 
-// What is known of a call of the tape.
+// What narrowing knows of a call of the tape.
 struct part {
     struct range range; // of its output, that its readers ask for; of a slice that begins: of its input
     uint32_t asked;     // how often
@@ -32,7 +32,7 @@ struct narrowing {
 
 // Asking ----------------------------------------------------------------------------------------------------
 
-// Elements that must be left out to be worth it.
+// Returns how many elements narrowing must save to be worth it.
 static int64_t least(void) {
     static atomic_llong known; // 0: not yet
     int64_t number = atomic_load_explicit(&known, memory_order_relaxed);
@@ -44,7 +44,7 @@ static int64_t least(void) {
     return number;
 }
 
-// A call that can be computed in part, perhaps.
+// Returns whether a call may be computed in part.
 static bool has_parts(const struct call *c) {
     return c->op->kind == OP_OTHER
                ? c->op == &op_matmul || c->op == &op_addmm || c->op == &op_quantized_matmul
@@ -62,14 +62,14 @@ bool narrow_begins(const struct call *c) {
     return has_parts(from) && range_of_slice(c, &r) && x->size - x->size / r.period * r.count >= least();
 }
 
-// Nothing but the tape reads the output of a call.
+// Returns whether nothing but the tape reads the output of a call.
 static bool is_alone(const struct tape *t, int slot) {
     const struct call *c = t->call[slot];
     uint32_t held = (uint32_t)atomic_load_explicit(&call_first(c)->count, memory_order_relaxed);
     return !t->needed[slot] && c->outputs == 1 && !(t->looks && held > t->uses[slot]);
 }
 
-// A slice that may begin, of an array that only it reads.
+// Returns whether narrowing may begin at this slice: nothing else reads its input.
 static bool is_candidate(const struct tape *t, int slot) {
     const struct call *c = t->call[slot];
     int from = c->op == &op_slice ? tape_slot(t, c->in[0]) : -1;
@@ -125,7 +125,8 @@ static const struct part *part_of(const struct narrowing *n, zl_array x) {
     return slot < 0 ? NULL : &n->part[slot];
 }
 
-// Views alone are not worth it: those whose inputs stay whole stay so too. Returns whether a slice is left.
+// Narrowing views alone is not worth it: a view whose input stays whole stays whole too. Returns whether a
+// slice is left.
 static bool keep_views(struct narrowing *n) {
     bool any = false;
     for (int slot = 0; slot < n->tape->calls; slot++) {
@@ -142,7 +143,7 @@ static bool keep_views(struct narrowing *n) {
 
 // Recording -------------------------------------------------------------------------------------------------
 
-// Calls with sizes among their arguments get those of the range.
+// Records a call for a range; where its arguments are sizes, they become those of the range.
 static zl_array record_range(const struct call *c, const zl_array *in, const struct range *r) {
     zl_array y = call_first(c), out = NULL;
     bool is_reshape = c->op == &op_reshape || c->op == &op_flatten || c->op == &op_unflatten;
@@ -170,14 +171,14 @@ static zl_array make_narrowed(struct narrowing *n, const struct call *c, const s
     return in ? record_range(c, in, r) : NULL;
 }
 
-// Makes a slice of so many axes take all along one.
+// Extends a slice of `ndim` axes to all elements along one of them.
 static void widen(int64_t *arg, int ndim, int axis) {
     arg[axis] = 0;
     arg[ndim + axis] = INT64_MAX;
     arg[2 * ndim + axis] = 1;
 }
 
-// What slice c, which begins, shows of its narrowed input.
+// Returns what slice c, where narrowing begins, shows of its narrowed input.
 static zl_array make_rest(const struct call *c, zl_array in, int axis) {
     int ndim = in->ndim;
     OP_ROOM(int64_t, arg, c->args);
@@ -189,7 +190,7 @@ static zl_array make_rest(const struct call *c, zl_array in, int axis) {
                     (zl_shape){arg + 2 * ndim, ndim});
 }
 
-// The same view of what its input became.
+// Records the same view again, of the narrowed input.
 static zl_array make_view(const struct call *c, zl_array in) {
     zl_array out = NULL;
     return c->op->record(c, &in, &out) ? out : NULL;
@@ -204,8 +205,8 @@ static bool reads_made(const struct narrowing *n, const struct call *c) {
     return false;
 }
 
-// Whether `made`, a view of in, shows elements as far apart as view y does: then y can show them at its
-// offset.
+// Returns whether `made`, a view of in, has the strides of the view y: then y can become it by a new offset
+// alone.
 static bool can_move(zl_array y, zl_array made, zl_array in) {
     if (made != in && !(made->call && made->call->op->kind == OP_VIEW && made->call->in[0] == in))
         return false;
@@ -215,8 +216,8 @@ static bool can_move(zl_array y, zl_array made, zl_array in) {
     return true;
 }
 
-// Readers may rely on it that an output is row-major. A part of it lies as its operands do, which may all be
-// transposed.
+// Makes a narrowed output row-major if the full output was, since readers may rely on that: the part has the
+// layout of its operands, which may all be transposed.
 static zl_array as_dense(const struct call *c, zl_array made) {
     bool stays = !made || c->op->kind == OP_VIEW || !array_is(call_first(c), ARRAY_CONTIGUOUS);
     return stays ? made : zl_contiguous(made, false);
@@ -235,7 +236,7 @@ static zl_array make(struct narrowing *n, int slot) {
 
 enum outcome { FAILED = -1, NOTHING, NARROWED };
 
-// Records all that is new. NOTHING: somebody holds a view that cannot show it.
+// Records the narrowed calls. Returns NOTHING if somebody holds a view that cannot show its narrowed array.
 static enum outcome make_all(struct narrowing *n) {
     for (int slot = 0; slot < n->tape->calls; slot++) {
         const struct call *c = n->tape->call[slot];
@@ -276,7 +277,7 @@ static bool move_all(const struct narrowing *n) {
     return all;
 }
 
-// Calls that stay read what was made, and with the last reader of others these go.
+// Makes the calls that stay read the narrowed arrays. The replaced calls are freed with their last reader.
 static void replace_inputs(const struct narrowing *n) {
     for (int slot = 0; slot < n->tape->calls; slot++) {
         struct call *c = n->tape->call[slot];

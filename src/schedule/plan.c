@@ -29,13 +29,13 @@ static int64_t kind_of_array(zl_array a) {
            (int64_t)a->ndim << 16;
 }
 
-// An input made in the same piece by its position, any other by its kind.
+// Returns the link to an input: its position if it is computed in the same piece, otherwise its kind.
 static int64_t link_to(const struct tape *t, zl_array x, int begin) {
     int slot = tape_slot(t, x);
     return slot >= begin ? (int64_t)(slot - begin) << 1 | 1 : kind_of_array(x) << 2 | (slot >= 0) << 1;
 }
 
-// How the elements of an array lie. Not where they begin: a static program finds that out at each run.
+// Appends the sizes and strides of an array. Its offset is left out: a static program finds it at each run.
 static bool add_places(zl_array a) {
     if (!reserve(2 * a->ndim))
         return false;
@@ -44,8 +44,8 @@ static bool add_places(zl_array a) {
     return true;
 }
 
-// Of the arguments those that do not only say where a slice begins: all that views did is in the places of
-// their outputs.
+// Appends the arguments of a call, except those that only say where a slice begins: the effect of views is in
+// the strides of their outputs.
 static bool add_arguments(const struct call *c) {
     if (c->op->kind == OP_VIEW)
         return true;
@@ -59,8 +59,8 @@ static bool add_arguments(const struct call *c) {
     return true;
 }
 
-// How the unit holds what an array from outside is a view of. One that is still being computed is held as it
-// is recorded.
+// Appends the form in which the unit holds the storage behind an array from outside. An array that is still
+// being computed counts as held in the form that was recorded.
 static bool add_form(zl_stream s, zl_array x) {
     zl_dtype dtype = ZL_DTYPE_COUNT;
     struct form_room room = {.axis = -1};
@@ -76,8 +76,8 @@ static bool add_form(zl_stream s, zl_array x) {
     return true;
 }
 
-// Which arrays from outside of a piece lie in the same storage, or are the same one where that is not there
-// yet: each has a number.
+// Numbers the arrays from outside of a piece, in order of first use. Arrays in the same storage share a
+// number, and so do uses of one array that has no storage yet.
 static struct {
     struct slot {
         const void *what;
@@ -110,7 +110,7 @@ static void forget_outside(void) {
     outside.count = 0;
 }
 
-// The number of what lies at an address in order of first use; -1: memory is out.
+// Returns the number of an address, or -1 if memory runs out.
 static int number_outside(const void *x) {
     if (2 * outside.count >= outside.cap && !grow_outside())
         return -1;
@@ -130,7 +130,7 @@ static bool add_number(zl_array x) {
     return number >= 0;
 }
 
-// Of a call whose program is static.
+// Appends the sizes, strides and arguments of a call whose program is static.
 static bool add_extents(const struct tape *t, const struct call *c, int begin, zl_stream s) {
     if (!add_arguments(c))
         return false;
@@ -146,7 +146,7 @@ static bool add_extents(const struct tape *t, const struct call *c, int begin, z
     return true;
 }
 
-// What a division can become.
+// Returns whether a division may become a multiplication, as bits of the key.
 static int64_t division_of(const struct call *c) {
     return UNLIKELY(c->op == &op_elementwise[TILE_DIV]) ? op_scales(c) | op_has_inverse(c) << 1 : 0;
 }
@@ -171,7 +171,8 @@ static bool add_call(const struct tape *t, int slot, int begin, zl_stream *strea
     return !s->device->is_static || add_extents(t, c, begin, s);
 }
 
-// Positions count from the piece's beginning, so that equal pieces of one long graph share their plan.
+// Builds the key of a piece. Positions count from its beginning, so that equal pieces of one long graph share
+// their plan.
 static bool make_key(const struct tape *t, int begin, int end) {
     zl_stream stream = t->standard;
     key.len = 0;
@@ -189,7 +190,8 @@ static bool make_key(const struct tape *t, int begin, int end) {
 
 // Making ----------------------------------------------------------------------------------------------------
 
-// Where a call runs: on its stream's device, or on the CPU if that cannot, which is counted if it is to be.
+// Returns the device that runs a call: its stream's or, as a fallback, the CPU. The fallback is counted if
+// `counts`. Returns NULL, with an error, if fallbacks are forbidden.
 static const struct device *place(const struct call *c, zl_stream s, bool counts) {
     int units;
     if (s->device->can(s->unit, c))
@@ -217,8 +219,8 @@ static bool build(const struct tape *t, int begin, struct plan_segment *s) {
     return s->program != NULL;
 }
 
-// Whether a call waits for a collective of another stream that lies in [from, slot): what is before it need
-// not.
+// Returns whether a call waits for a collective of another stream in [from, slot); collectives before that
+// are already waited for.
 static bool waits_anew(const struct tape *t, int slot, int begin, int *from) {
     const struct call *c = t->call[slot];
     int last = -1;
@@ -233,8 +235,8 @@ static bool waits_anew(const struct tape *t, int slot, int begin, int *from) {
     return true;
 }
 
-// The device of each call. Beside a static device views go with what reads them: with the CPU if only that
-// does. False and an error.
+// Sets the device of each call. With a static device, a view runs where its readers run: on the CPU if all of
+// them do. Returns false, with an error, on failure.
 static bool place_all(const struct tape *t, int begin, int end, const struct device **on) {
     int units;
     const struct device *cpu = device_find("cpu", &units);
@@ -262,8 +264,8 @@ static bool place_all(const struct tape *t, int begin, int end, const struct dev
     return ok;
 }
 
-// Orders calls so that all that can run on one device runs before what can run on the other, beginning with
-// `device`. Returns in how many turns.
+// Orders calls so that all that can run on one device run before those that can run on the other, starting
+// with `device`. Returns the number of turns that this takes.
 static int take_turns(const struct tape *t, int begin, int end, const struct device *const *on,
                       const struct device *device, int32_t *order) {
     int taken = 0, turns = 0, calls = end - begin;
@@ -289,7 +291,8 @@ static int take_turns(const struct tape *t, int begin, int end, const struct dev
     return ok ? turns : INT32_MAX;
 }
 
-// Whether all is of one stream of a static device, and how many turns it takes as it is.
+// Returns whether all calls are on one stream of a static device, and sets the number of turns in the present
+// order.
 static bool may_be_ordered(const struct tape *t, int begin, int end, const struct device *const *on,
                            int *turns) {
     zl_stream stream = tape_stream(t, begin);
@@ -302,8 +305,8 @@ static bool may_be_ordered(const struct tape *t, int begin, int end, const struc
     return stream->device->is_static && !t->collectives && *turns > 2;
 }
 
-// An order with fewer segments, into which the tape is put. NULL: it stays as it is, also where memory is
-// out.
+// Returns an order with fewer segments and reorders the tape by it. Returns NULL if the tape stays as it is,
+// also when memory runs out.
 static int32_t *find_order(struct tape *t, int begin, int end, const struct device **on) {
     int turns, best, other, units;
     if (!may_be_ordered(t, begin, end, on, &turns))
@@ -327,8 +330,8 @@ static int32_t *find_order(struct tape *t, int begin, int end, const struct devi
     return order;
 }
 
-// Cuts calls into segments of one stream and device; a new one also begins where a collective must be waited
-// for. Fills out when it is given; returns their number.
+// Cuts calls into segments of one stream and device; a segment also ends where a collective must be waited
+// for. Fills `out` unless it is NULL, and returns their number.
 static int cut(const struct tape *t, int begin, int end, const struct device *const *on,
                struct plan_segment *out) {
     int count = 0, from = begin;
@@ -390,7 +393,7 @@ static struct plan *make_on(struct tape *t, int begin, int end, const struct dev
     return plan;
 }
 
-// The tape has the plan's order then.
+// Makes the plan, and puts the tape into the plan's order.
 static __attribute__((noinline)) struct plan *make(struct tape *t, int begin, int end) {
     const struct device **on = memory_zero(sizeof *on * (size_t)(end - begin));
     struct plan *plan = on && place_all(t, begin, end, on) ? make_on(t, begin, end, on) : NULL;

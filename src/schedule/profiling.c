@@ -1,9 +1,9 @@
 // profiling.c - zl_profile_begin and zl_profile_end, ZL_PROFILE, and what the schedule records of the
 // programs that it runs.
 //
-// A program says nothing of its steps. They are seen from its binding: whatever is prepared and then
-// finished, before something else is prepared, ran together. So devices need no code for it, and pay nothing
-// while no profile is recorded.
+// A program does not report its steps; they are inferred from its binding: calls that are prepared and then
+// finished before another call is prepared ran together. So devices need no code for profiling, and it costs
+// nothing while no profile is recorded.
 
 #include "device/profile/profile.h"
 #include "schedule/schedule.h"
@@ -15,8 +15,8 @@
 
 // Steps -----------------------------------------------------------------------------------------------------
 
-// Whether an input was computed by the same step, and may never have been in memory. Calls of a segment lie
-// side by side on the tape.
+// Returns whether an input was computed by the same step, so that it may never have been in memory. The calls
+// of a segment are consecutive on the tape.
 static bool is_inner(const struct run_profile *p, const struct binding *b, const struct call *c, zl_array x) {
     return x->call && x->call->epoch == c->epoch && x->call->slot >= b->call[p->first]->slot;
 }
@@ -30,7 +30,7 @@ static bool was_read(struct run_profile *p, zl_array x) {
     return false;
 }
 
-// A view may show less than its memory has, or the same elements again and again.
+// A view may cover only part of its memory, or repeat elements of it.
 static double bytes_of(zl_array x) {
     size_t bytes = (size_t)x->size * array_item(x);
     return (double)(x->storage ? MIN_OF(bytes, x->storage->bytes) : bytes);
@@ -99,7 +99,7 @@ static bool on_prepare(struct binding *b, int index, uint64_t in_place) {
     return r->profile->prepare(b, index, in_place);
 }
 
-// Before the call is finished: its inputs are let go then.
+// Must run before the call is finished, which releases its inputs.
 static void on_finish(struct binding *b, int index) {
     struct run_profile *p = ((struct run *)b)->profile;
     const struct call *c = b->call[index];
@@ -139,7 +139,7 @@ void schedule_run_profile_end(struct run *r) {
 static struct lock session; // held while a profile begins or ends
 static char *path;          // of the timeline; NULL: none is wanted
 
-// A name in which %p is the number of the process. NULL and an error.
+// Returns the name with %p replaced by the process id, or NULL, with an error.
 static char *expand(const char *name) {
     struct text out = {0};
     for (const char *at = name; *at;) {
@@ -153,7 +153,7 @@ static char *expand(const char *name) {
     return text_take(&out);
 }
 
-// Says early what could not be said before all is over.
+// Reports a file that cannot be written at the start, instead of when all is over.
 static bool can_write(const char *name) {
     struct file_out out;
     bool can = file_begin(&out, name);
@@ -186,8 +186,8 @@ static void settle(bool queues) {
     profile_is_ending = false;
 }
 
-// Ends the profile and adds the table, which stays empty where nothing was recorded. False and an error; then
-// the table may be there.
+// Ends the profile and adds its table, which is empty if nothing was recorded. Returns false, with an error,
+// on failure; the table may exist even then.
 static bool end(struct text *table) {
     struct profile p;
     for (int i = 0; i < device_count(); i++)
@@ -228,7 +228,7 @@ char *zl_profile_end(void) {
 
 // ZL_PROFILE ------------------------------------------------------------------------------------------------
 
-// A process that evaluated nothing leaves neither a table nor a file: programs start others.
+// A process that evaluated nothing leaves neither a table nor a file, since programs start others.
 static void end_at_exit(void) {
     struct text table = {0};
     if (!profile_is_on())
@@ -257,7 +257,7 @@ static void begin_at_load(void) {
     }
 }
 
-// In the child of a fork, which has no profile of its own.
+// Runs in the child of a fork, which has no profile of its own.
 static void forget(void) {
     memory_free(path);
     path = NULL;

@@ -1,5 +1,5 @@
-// run.c - binds a program to arrays: gives outputs their storage, publishes them, lets go what is not read
-// again.
+// run.c - runs a program on arrays: gives outputs their storage, publishes them, and releases what is not
+// read again.
 
 #include "schedule/schedule.h"
 
@@ -10,8 +10,8 @@ enum {
     SOURCES = 64,  // inputs that are looked at for memory that a result may take over
 };
 
-// The state of what a run reads or computes: whoever walked, or waited for it, has seen what others did
-// before they set it.
+// Returns the state of an array that the run reads or computes. A relaxed load is enough: the walk or the
+// wait before it has already synchronised with the thread that set the state.
 static enum array_state known_state(zl_array a) {
     return (enum array_state)(atomic_load_explicit(&a->state, memory_order_relaxed) & ARRAY_STATES);
 }
@@ -27,7 +27,7 @@ static void let_go(struct call *c) {
         graph_detach(c);
 }
 
-// The state is set last: who sees it may take the call apart.
+// The state is set last: another thread that sees it may free the call.
 void schedule_run_fail(struct call *c, struct failure *f) {
     failure_retain(f); // an input that is let go may be all that holds it
     let_go(c);
@@ -48,7 +48,7 @@ void schedule_run_lose(struct call *c) {
     failure_release(f);
 }
 
-// x's storage became that of the call's first output.
+// Returns whether the storage of x was given to the first output of the call.
 static bool was_taken(const struct call *c, zl_array x) {
     return c->op->kind != OP_VIEW && x->storage && x->storage == call_first(c)->storage &&
            !array_is(x, ARRAY_INLINE);
@@ -82,7 +82,7 @@ static void on_fail(struct binding *b, int index) {
     failure_release(f);
 }
 
-// An input that failed, or whose data is gone, fails the call.
+// Returns whether all inputs are computed. An input that failed, or whose data is gone, fails the call.
 static bool inputs_ready(struct binding *b, int index) {
     struct call *c = b->call[index];
     for (int i = 0; i < c->inputs; i++) {
@@ -118,7 +118,7 @@ static bool share_input(zl_array out, zl_array x) {
     return (out->storage = s) != NULL;
 }
 
-// The elements of x and out, in the order of either, are in the same places.
+// Returns whether x and out have the same layout, so that equal positions are at equal offsets.
 static bool lie_alike(zl_array out, zl_array x) {
     if (array_is(x, ARRAY_CONTIGUOUS))
         return array_is(out, ARRAY_CONTIGUOUS) && x->size == out->size;
@@ -126,7 +126,7 @@ static bool lie_alike(zl_array out, zl_array x) {
            shape_lies_alike(x->ndim, x->dim, array_stride(x), array_stride(out));
 }
 
-// A kernel may write where it reads.
+// Returns whether `out` may take the memory of x: the kernel then writes each element where it has read one.
 static bool can_take(zl_array out, zl_array x) {
     if (array_is(x, ARRAY_INLINE) || !x->storage || array_borrows(x) || array_item(x) != array_item(out) ||
         x->offset != 0 || !lie_alike(out, x))
@@ -143,7 +143,7 @@ static bool is_given_twice(const struct call *c, zl_array x) {
     return times > 1;
 }
 
-// Its memory is written anew where the run is: what lies elsewhere would be old.
+// Tells other devices that the storage is overwritten on this one, which makes their copies stale.
 static bool claim(const struct run *r, struct storage *s) {
     const struct device *d = r->segment->device;
     return LIKELY(!device_is_apart(d) && !device_has_memory()) ||
@@ -167,7 +167,8 @@ static bool dies_at(const struct run *r, int index, int k) {
     return k < 64 && r->dies[index] >> k & 1;
 }
 
-// One that was there before and had several readers: the others have let it go since.
+// Returns whether the call is now the last reader of an array that was computed earlier and had several
+// readers.
 static bool is_last_reader(const struct call *c, zl_array x) {
     return array_is_held_once(x) && !c->kept && known_state(x) == ARRAY_READY &&
            (!x->call || x->call->detached);
@@ -182,14 +183,16 @@ static bool share_memory(struct run *r, zl_array out, zl_array x) {
     return true;
 }
 
-// Input k of call `index`, for the result of a later call that runs with it as one.
+// Gives `out`, the result of a later call in the same kernel, the memory of input k of call `index`, if
+// nothing else reads that input.
 static bool take_input(struct run *r, int index, int k, zl_array out) {
     const struct call *c = r->binding.call[index];
     zl_array x = c->in[k];
     return (dies_at(r, index, k) || is_last_reader(c, x)) && !was_taken(c, x) && share_memory(r, out, x);
 }
 
-// One of the inputs in_place that had other readers; what dies for certain is taken over.
+// Gives `out` the memory of an input in_place that had other readers when the plan was made. take_over
+// handles those that certainly die here.
 static bool take_last(struct run *r, int index, zl_array out, uint64_t in_place) {
     const struct call *c = r->binding.call[index];
     uint64_t inputs = c->inputs < 64 ? (1ull << c->inputs) - 1 : UINT64_MAX;
@@ -201,7 +204,7 @@ static bool take_last(struct run *r, int index, zl_array out, uint64_t in_place)
     return false;
 }
 
-// The call among [begin, end) that makes x; -1: none does.
+// Returns the call of [begin, end) that computes x, or -1.
 static int find_maker(const struct run *r, int begin, int end, zl_array x) {
     int i = x->call ? end - 1 : -1;
     while (i >= begin && r->binding.call[i] != x->call)
@@ -209,9 +212,10 @@ static int find_maker(const struct run *r, int begin, int end, zl_array x) {
     return i >= begin ? i : -1;
 }
 
-// The first input of what call `at` computes from, in the order of operands: a state that a step computes
-// anew stays where it was, whatever else dies there, and a program that runs again finds all memory as it
-// was. left: calls that may still be looked at.
+// Gives the result of call `index` the memory of the first input, in the order of operands, that `at` and the
+// calls of the group before it read. So a state that a step computes anew stays in its place, whatever else
+// dies there, and a program that runs again finds all memory as it was. left: how many inputs may still be
+// looked at.
 static bool take_source(struct run *r, int begin, int index, int at, int *left) {
     const struct call *c = r->binding.call[at];
     zl_array out = call_first(r->binding.call[index]);
@@ -221,7 +225,7 @@ static bool take_source(struct run *r, int begin, int index, int at, int *left) 
             return true;
         if (maker >= 0)
             continue;
-        // Of its own call it takes over what dies when it is prepared.
+        // An input of the call itself that dies here is taken over when the call is prepared.
         if (at == index && dies_at(r, index, k) ? can_take(out, c->in[k]) : take_input(r, at, k, out))
             return true;
     }
@@ -239,7 +243,7 @@ static void on_take(struct binding *b, int begin, int index) {
                 return;
 }
 
-// Nothing is computed of empty arrays: they never reach a device.
+// Empty arrays get no device memory: nothing is computed for them, so they never reach a device.
 static struct storage *new_storage(const struct run *r, size_t bytes) {
     const struct plan_segment *s = r->segment;
     return LIKELY(!device_is_apart(s->device)) || !bytes
@@ -286,8 +290,8 @@ static void consume(zl_array a, bool taken) {
         storage_release(s);
 }
 
-// Inputs that nothing reads after this call. One that was computed before is held by the call alone: it goes
-// with it.
+// Ends the inputs that nothing reads after this call. An input that was computed before is held by the call
+// alone and is freed with it.
 static void end_inputs(const struct run *r, int index) {
     struct call *c = r->binding.call[index];
     for (uint64_t dies = r->dies[index]; dies; dies &= dies - 1) {
@@ -304,7 +308,7 @@ static void publish(const struct run *r, struct storage *s) {
         device_publish(segment->device, segment->unit, r->binding.lane, s);
 }
 
-// The states are set last: who sees them may take the call apart.
+// States are set last: another thread that sees one may free the call.
 static void on_finish(struct binding *b, int index) {
     struct call *c = b->call[index];
     if (known_state(call_first(c)) == ARRAY_FAILED)
@@ -326,7 +330,7 @@ static void on_finish(struct binding *b, int index) {
 
 // Running ---------------------------------------------------------------------------------------------------
 
-// Inputs that other streams are computing. What this stream computes comes in order.
+// Waits for inputs that other streams compute. What this stream computes is in order anyway.
 static void wait_for_inputs(const struct run *run) {
     for (int i = 0; i < run->binding.calls; i++) {
         const struct call *c = run->binding.call[i];
@@ -340,7 +344,7 @@ static bool is_elsewhere(zl_array x) {
     return array_state(x) == ARRAY_READY && !array_is(x, ARRAY_INLINE) && x->storage && !x->storage->data;
 }
 
-// What a program on the host reads, and only devices hold.
+// Copies to the host what a program on the host reads and only devices hold.
 static bool fetch_inputs(const struct run *run) {
     for (int i = 0; i < run->binding.calls; i++) {
         const struct call *c = run->binding.call[i];
@@ -361,7 +365,7 @@ static void fail_all(struct run *run) {
     failure_release(f);
 }
 
-// Who waits for a mark that could not be made tries again, and is told.
+// If a mark cannot be made, whoever waits for it tries again and gets the error.
 static void mark(const struct plan_segment *s, int lane) {
     bool had_error = zl_error();
     if (!device_mark(s->device, s->unit, lane) && !had_error)

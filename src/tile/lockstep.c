@@ -33,7 +33,8 @@ static bool run_shared(struct crew *c, const struct tile_stmt *s) {
     return true;
 }
 
-// What all threads have in common: the condition, or the bounds of a loop.
+// Evaluates what all threads must agree on: a condition, or the bounds of a loop. Fails if two threads
+// differ.
 static bool agree(struct crew *c, const struct tile_stmt *s, struct operands *out) {
     for (int64_t i = 0; i < c->count; i++) {
         struct operands own = {0};

@@ -53,7 +53,8 @@ static expr upper_half(expr x) {
     return AS_F32(AND(AS_U32(x), U32(0xfffff000)));
 }
 
-// a*b exactly: the halves have 12 bits, so their products are exact.
+// Returns a * b exactly, as a sum of two floats (Dekker): the halves have 12 bits, so their products are
+// exact.
 static struct pair product(expr a, expr b) {
     expr ah = upper_half(a), bh = upper_half(b), al = SUB(a, ah), bl = SUB(b, bh), p = MUL(a, b);
     expr e = ADD(ADD(SUB(MUL(ah, bh), p), MUL(ah, bl)), MUL(al, bh));
@@ -243,7 +244,7 @@ static expr log_tail(expr f) {
     return MUL(MUL(POLY(f, log_c), f), f);
 }
 
-// e ln2 + log(1+f); e ln2_hi is exact.
+// Returns e ln2 + log(1 + f); e ln2_hi is exact.
 static expr log_sum(struct mantissa m) {
     expr e = TO_F32(m.e), low = ADD(MUL(e, F32(ln2_lo)), log_tail(m.f));
     return ADD(MUL(e, F32(ln2_hi)), ADD(m.f, low));
@@ -321,7 +322,8 @@ expr math_logaddexp_f32(expr a, expr b) {
     return ADD(max, log1p_finite(exp_reduced(ADD(SUB(e.hi, e.lo), lo), e.bits)));
 }
 
-// log(1 + w) for a moderate a; for a large one log(2a), whose w would be too coarse or overflow.
+// Returns log(1 + w) for a moderate a. For a large one, whose w would be too coarse or overflow, returns
+// log(2a).
 static expr log1p_or_double(expr a, expr w) {
     expr large = GT(a, F32(0x1p13)), u = ADD(w, F32(1)), c = SUB(w, SUB(u, F32(1)));
     return log_corrected(SELECT(large, a, u), SELECT(large, F32(0), c), SELECT(large, I32(1), I32(0)));
@@ -496,7 +498,7 @@ expr math_tan_f32(expr x) {
 }
 
 static const double asin_c[] = {
-    // (asin x - x)/x^3 in x^2, |x| <= 1/2: 2^-27.6
+    // (asin x - x) / x^3 as a polynomial in x^2, for |x| <= 1/2; the error is 2^-27.6.
     0.166667521, 0.0749530941, 0.0454691537, 0.0241847523, 0.0421583503,
 };
 

@@ -275,7 +275,8 @@ expr math_logaddexp_f64(expr a, expr b) {
     return ADD(max, log1p_finite(exp_reduced(ADD(SUB(e.hi, e.lo), lo), e.bits)));
 }
 
-// log(1 + w) for a moderate a; for a large one log(2a), whose w would be too coarse or overflow.
+// Returns log(1 + w) for a moderate a. For a large one, whose w would be too coarse or overflow, returns
+// log(2a).
 static expr log1p_or_double(expr a, expr w) {
     expr large = GT(a, F64(0x1p28)), u = ADD(w, F64(1)), c = SUB(w, SUB(u, F64(1)));
     return log_corrected(SELECT(large, a, u), SELECT(large, F64(0), c), SELECT(large, I64(1), I64(0)));

@@ -292,7 +292,8 @@ static bool parse_kernel_body(struct parser *p) {
     return !p->failed;
 }
 
-// The clauses are read into the kernel too, for the numbers of params; its name comes after them.
+// Parses a kernel whose memory is already open: its clauses store the values of params in it before its name
+// is read.
 static bool parse_named(struct parser *p, struct tile_kernel *kernel) {
     kernel->file = arena_text(&kernel->arena, "%s", p->file);
     kernel->source = arena_text(&kernel->arena, "%s", p->lexer.source);

@@ -1,8 +1,8 @@
-// parse_clause.c - the types, numbers and ops that a text is instantiated with.
+// parse_clause.c - the types, params and ops with which a text is instantiated.
 //
 // Clauses before the kernel name types, params and ops; a param may also be named among the statements. Each
-// has a value in the text, and another one may be given for it. Names are replaced by values while the text
-// is read: the kernel that is built does not know them.
+// has a value in the text, which the caller may override. Names are replaced by values while the text is
+// read, so the kernel that is built does not contain them.
 
 #include "tile/parse.h"
 

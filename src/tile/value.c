@@ -1,4 +1,4 @@
-// value.c - numbers as the IR has them: their bits, rounding and conversion.
+// value.c - scalar values of the IR: their bits, rounding and conversion.
 
 #include "tile/tile.h"
 

@@ -1,4 +1,5 @@
-// compile.c - functions that run once for each kind of inputs: what they did is done again for later ones.
+// compile.c - compiled functions: they run once for each kind of inputs, and what they recorded is replayed
+// for later inputs of that kind.
 
 #include <string.h>
 
@@ -62,7 +63,8 @@ void zl_compiled_release(zl_compiled c) {
 
 // Signatures ------------------------------------------------------------------------------------------------
 
-// What tells calls apart: the inputs by dtype and shape, numbers by their value, and the caller's key.
+// The key of a recorded call: dtypes and shapes of the input arrays, the values of numbers, and the caller's
+// own key.
 struct signature {
     int64_t *word;
     size_t bytes;
@@ -101,8 +103,8 @@ static struct replay *find(zl_compiled c, const struct signature *s) {
     return r;
 }
 
-// Keeps it for later calls, unless it is not worth it or memory is out; takes the place of one that does not
-// last.
+// Keeps a replay for later calls, in place of one that is no longer usable. Returns false if the replay is
+// not worth keeping or memory runs out.
 static bool remember(zl_compiled c, const struct signature *s, struct replay *r) {
     if (!replay_lasts(r))
         return false;
@@ -123,8 +125,8 @@ static const char no_data[] = "zl_compile: an array of a function that is being 
                               "the function does is recorded "
                               "once, for all calls, so it cannot be evaluated or read";
 
-// Stands for a number. It has the value, which is a part of the signature, and is still told apart from equal
-// constants: a call's results depend on the number that the call was given.
+// Stands for a number that was passed in. Its value is part of the signature; still, it is not the same as an
+// equal constant, since results depend on the number that this call was given.
 static zl_array trace_number(zl_array x) {
     zl_array a = graph_inline((zl_dtype)x->dtype, *array_value(x), ARRAY_WEAK);
     if (a)
@@ -180,7 +182,7 @@ static bool run(struct trace *t, zl_compiled c, const void *key, size_t key_byte
     return ok;
 }
 
-// Inside another transform the function itself is traced.
+// Inside another transform, the function itself is traced instead of replayed.
 static bool is_plain(int count, const zl_array *in) {
     bool plain = zl_get_compile_mode() == ZL_COMPILE_DISABLED;
     for (int i = 0; !plain && recorder.trace_depth && i < count; i++)

@@ -37,7 +37,8 @@ static bool check_rule(const char *rule, bool ok, const zl_outputs *out, int exp
                        out->count, expected);
 }
 
-// a as the cotangent or tangent of x: an array of its shape and dtype.
+// Converts what a rule returned to the cotangent or tangent of x: it must have the shape of x, and is cast to
+// its dtype.
 static zl_array fit(const char *rule, zl_array a, zl_array x) {
     if (!shape_equal(a->ndim, a->dim, x->ndim, x->dim))
         return error_set(ZL_ERROR_SHAPE,

@@ -1,6 +1,6 @@
-// dot.c - zl_to_dot: graphs of calls and arrays as Graphviz draws them, under MLX's names.
+// dot.c - zl_to_dot: writes graphs of calls and arrays for Graphviz, under MLX's names.
 //
-// Elementwise calls of a compiled function that only lead to each other are drawn as one, as MLX does:
+// Elementwise calls of a compiled function that only lead to each other are drawn as one node, as MLX does:
 // "CompiledMultiplyAdd".
 
 #include "transform/transform.h"
@@ -22,7 +22,7 @@ static void add_letters(struct text *out, int number) {
     text_add(out, "\"%.*s\"", (int)COUNT(letter) - at, letter + at);
 }
 
-// Whether x was met for the first time, in *is_new.
+// Sets *number to the number of x, and *is_new to whether x is met for the first time.
 static bool number(struct naming *n, zl_array x, int *number, bool *is_new) {
     uintptr_t known = (uintptr_t)map_get(&n->number, &x, sizeof x);
     *is_new = !known;
@@ -53,7 +53,7 @@ static bool has_history(zl_array x) {
     return x->call && !x->call->detached;
 }
 
-// An array that no call of the graph makes, when it is first met.
+// Draws an array that no call of the graph computes, when it is first met.
 static bool add_source(struct naming *n, zl_array x) {
     bool is_new;
     int at;
@@ -71,10 +71,11 @@ static bool add_source(struct naming *n, zl_array x) {
 
 // Groups ----------------------------------------------------------------------------------------------------
 
-// Who reads a call, besides a single group: nobody, several groups, or also what is no part of any.
+// The readers of a call, where they are not a single group: none, several groups, or a call outside all
+// groups.
 enum { NOBODY = -1, SEVERAL = -2, OTHERS = -3 };
 
-// Which calls of a walk are drawn as one, by call. A group goes by the number of its last call.
+// Which calls are drawn as one node. A group is named by the index of its last call.
 struct groups {
     int *group;        // that the call is part of; SEVERAL: each stretches for itself
     int *first, *next; // members of the group that ends with the call, inputs first
@@ -114,7 +115,7 @@ static int join_readers(int a, int b) {
     return a == NOBODY || a == b ? b : a == OTHERS || b == OTHERS ? OTHERS : SEVERAL;
 }
 
-// Notes who reads the inputs of a call: a group, if it is part of one or may begin one.
+// Records `reader`, a group or OTHERS, as a reader of the inputs of a call.
 static void note_reads(struct groups *g, const struct walk *w, const struct call *c, int reader) {
     for (int k = 0; k < c->inputs; k++) {
         int from = walk_call(w, c->in[k]), number = walk_number(w, c->in[k]);
@@ -125,8 +126,8 @@ static void note_reads(struct groups *g, const struct walk *w, const struct call
     }
 }
 
-// Calls are met after all that read them. One that a single group reads is part of it. Stretching costs
-// nothing: what several groups read each of them does for itself.
+// Groups the calls, each after all of its readers. A call that a single group reads joins it. A broadcast
+// costs nothing, so each of several groups that read one has a copy of it.
 static void make_groups(struct groups *g, const struct walk *w, int count, const zl_array *result) {
     for (int i = 0; i < count; i++)
         if (walk_call(w, result[i]) >= 0)
@@ -145,7 +146,7 @@ static void make_groups(struct groups *g, const struct walk *w, int count, const
     }
 }
 
-// The call that a group does for itself: it stretches an input of a member.
+// Returns the broadcast of an input that the group computes itself for a member, or NULL.
 static const struct call *copied(const struct groups *g, const struct walk *w, const struct call *member,
                                  zl_array x, int group) {
     int from = walk_call(w, x);

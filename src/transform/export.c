@@ -325,7 +325,7 @@ static void put_header(struct text *out, const struct text *structure) {
     text_bytes(out, digest, FUNCTION_DIGEST);
 }
 
-// Each constant, with what is left to the next multiple of FUNCTION_ALIGN behind it.
+// Adds each constant, padded to a multiple of FUNCTION_ALIGN bytes.
 static int add_constants(const struct zl_exporter_ *e, struct file_part *part) {
     static const char zeros[FUNCTION_ALIGN];
     int parts = 0;

@@ -1,14 +1,13 @@
-// recompute.c - what a compiled function would keep for later, and can compute again from what it keeps
-// anyway, is computed again.
+// recompute.c - lets a compiled function compute cheap results again instead of keeping them for later.
 //
-// A step of training reads results of its forward part again in its backward part: of gelu(x), say, x divided
-// by a constant and its erf. Kept, each is written, read and holds memory for as long as all layers in
-// between take. Computed again from x they cost a few instructions of a kernel that reads x. So where a
-// result of elementwise steps is read far behind by others that are elementwise, these get copies of the
-// steps, from one array that is there, or is smaller than what it stands for.
+// In a training step the backward part reads results of the forward part again: of gelu(x), for example, x
+// divided by a constant, and its erf. Each of them, if kept, is written, read, and occupies memory while all
+// layers in between run. Computing it again from x costs a few instructions in a kernel that reads x anyway.
+// So where a result of elementwise steps is read far behind by elementwise steps, these get copies of the
+// steps that compute it, from one array that is kept anyway or is smaller than the result.
 //
-// A reader is far where more steps that are not elementwise, products mostly, lead to it than to the result:
-// no kernel has both.
+// A reader is far if more steps that are not elementwise, mostly products, lead to it than to the result:
+// then no kernel contains both.
 
 #include <string.h>
 
@@ -20,7 +19,7 @@ enum {
     DEEPEST = 12,    // steps that are copied for one reader
 };
 
-// A copy of a step, and the step of the replay before which it comes.
+// A copy of a step, and the step of the replay that it is inserted before.
 struct copy {
     struct step step;
     int before, next; // next: of those before the same step
@@ -34,7 +33,8 @@ struct work {
     int *until;      // by slot: the last step that reads it; r->steps: it is a result
     int *stage;      // by step: how many steps that are not elementwise lead to it
     int *reader, *next,
-        // the first place of r->in that reads a slot, the next one behind a place, the step of a place
+        // reader: by slot, the first place in r->in that reads it; next: by place, the next one that reads
+        // the same slot; owner: by place, the step that it belongs to
         *owner;
     struct copy *copy;
     int copies, copy_cap;
@@ -56,7 +56,7 @@ static bool is_light(const struct call *c) {
     return is_map(c) || c->op->kind == OP_VIEW || c->op->kind == OP_COPY || c->op->kind == OP_REDUCE;
 }
 
-// A few instructions, on any processor.
+// Returns whether a call costs only a few instructions per element, on any processor.
 static bool is_cheap(const struct call *c) {
     if (c->op->kind != OP_ELEMENTWISE)
         return true;
@@ -148,7 +148,8 @@ static bool can_read(const struct work *w, struct want *q, int slot, zl_array x)
     return true;
 }
 
-// Whether copies of the step that makes it, and of those before it, can be made for the reader.
+// Returns whether the step that computes the slot, and the steps before it as far as needed, can be copied
+// for the reader. If not, *q is unchanged.
 static bool can_make(const struct work *w, struct want *q, int slot) {
     const struct step *s = &w->r->step[w->maker[slot]];
     const struct want before = *q;
@@ -165,7 +166,7 @@ static bool is_far(const struct work *w, int step, int place) {
     return w->stage[w->owner[place]] > w->stage[step];
 }
 
-// Whether all far readers of a result are elementwise, and can have copies.
+// Returns whether all far readers of a result are elementwise and can have copies of its steps.
 static bool is_worth_it(const struct work *w, int step) {
     const struct step *s = &w->r->step[step];
     bool any = false;
@@ -186,7 +187,7 @@ static bool is_worth_it(const struct work *w, int step) {
 
 static int make(struct work *w, struct want *q, int slot);
 
-// The slot that a copy reads in place of another; -1 and an error.
+// Returns the slot that a copy reads in place of another, or -1, with an error.
 static int read(struct work *w, struct want *q, int slot, zl_array x) {
     struct want trial = *q;
     bool is_small = bytes_of(x) <= q->bytes / SMALL;
@@ -208,8 +209,8 @@ static void put_before(struct work *w, int copy, int step) {
     w->last[step] = copy;
 }
 
-// A copy that other readers of the same stage have is taken, unless it comes too late. Of cheap ones each has
-// its own: shared by two kernels they would have memory again.
+// Readers of the same stage share a copy, unless it comes too late. Copies of cheap steps are not shared:
+// between two kernels, a shared result would need memory again.
 static int make(struct work *w, struct want *q, int slot) {
     struct replay *r = w->r;
     const int key[] = {slot, w->stage[q->reader]};
@@ -252,7 +253,7 @@ static bool replace(struct work *w, int step) {
     return true;
 }
 
-// Puts the copies where they belong.
+// Inserts the copies before the steps that read them.
 static bool insert(struct work *w) {
     struct replay *r = w->r;
     struct step *all = memory_alloc(sizeof *all * (size_t)(r->steps + w->copies + 1));

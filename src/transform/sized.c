@@ -1,12 +1,13 @@
-// sized.c - rules of ops that read sizes, in a function that is traced to be done again with other shapes.
+// sized.c - derivative rules of ops that read sizes, in a function that is traced for replay with other
+// shapes.
 //
-// A rule would record the sizes that it finds as numbers. It is deferred instead (op/defer.c): the call is
-// repeated on arrays of the sizes that are there, and the rule applied to that.
+// A rule would record the sizes that it finds as constants. So it is deferred (op/defer.c): on replay the
+// call is recorded again on arrays of the actual sizes, and the rule is applied to that.
 
 #include "transform/transform.h"
 
-// The same call on other inputs. It is held as replays hold theirs: it lets its inputs go if somebody
-// evaluates it.
+// A call that is recorded again on other inputs. It is held in the way replays hold calls: evaluating it
+// elsewhere lets its inputs go.
 struct repeated {
     atomic_int refs;
     struct call *c;

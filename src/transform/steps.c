@@ -1,4 +1,4 @@
-// steps.c - zl_export_steps: what a function does, told to a listener.
+// steps.c - zl_export_steps: reports the calls that a function records to a listener.
 
 #include "transform/replay.h"
 

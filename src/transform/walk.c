@@ -1,11 +1,11 @@
-// walk.c - lists the calls between some arrays and what was made of them: no recursion, time linear in their
-// inputs.
+// walk.c - lists the calls between some arrays and what was computed from them, without recursion, in time
+// linear in their inputs.
 
 #include "transform/transform.h"
 
 // Places ----------------------------------------------------------------------------------------------------
 
-// The key's slot, or the vacant one where it belongs. There is always a vacant one.
+// Returns the key's slot, or the free slot where it belongs. The table always has a free slot.
 static size_t find(const struct places *p, const void *key) {
     size_t mask = (size_t)p->cap - 1, at = ((uintptr_t)key >> 4) * 0x9e3779b97f4a7c15u >> 20 & mask;
     while (p->key[at] && p->key[at] != key)
@@ -98,7 +98,7 @@ static bool add_number(struct walk *w, bool depends) {
     return true;
 }
 
-// Rules read outputs that the function may have dropped: the scope of the transform holds them.
+// Rules may read outputs that the function has dropped, so the scope of the transform keeps them.
 static bool hold_siblings(struct call *c) {
     for (int i = 0; c->outputs > 1 && i < c->outputs; i++)
         if (!graph_lend_sibling(c, i))
@@ -106,7 +106,7 @@ static bool hold_siblings(struct call *c) {
     return true;
 }
 
-// What other processes send is new each time that a function is done again.
+// What other processes send is received anew each time the function is replayed.
 static bool append(struct walk *w, struct call *c) {
     bool depends = depends_on_any(w, c) || (w->kind == WALK_ALL && op_is_collective(c->op));
     if (depends && !hold_siblings(c))

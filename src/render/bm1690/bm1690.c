@@ -1,11 +1,11 @@
-// bm1690.c - device C of SophGo's BM1690, from kernels whose tile statements are commands: the control
-// program of a core.
+// bm1690.c - writes device C for SophGo's BM1690, the control program of a core, from kernels whose tile
+// statements are commands.
 //
-// The text includes the vendor's header alone. NAME_blocks goes over the blocks of this core; NAME_kernel is
-// the entry, which is registered. Arguments are one struct of eight bytes each: addresses of buffers in
-// device memory and scalars, in the order of parameters, then addresses of memory outside of grids, then
-// sizes. The host's part, a language of its own, fills that struct and launches the entry through the
-// vendor's runtime.
+// The text includes only the vendor's header. NAME_blocks computes the blocks of this core; NAME_kernel is
+// the entry point, which is registered. The arguments are one struct with members of eight bytes: in the
+// order of the parameters, addresses of buffers in device memory and scalars; then addresses of memory
+// outside of grids; then sizes. The host's part, a dialect of its own, fills that struct and launches the
+// entry point through the vendor's runtime.
 
 #include "render/c/program.h"
 #include "render/c/scalar.h"
@@ -62,7 +62,7 @@ static bool is_address(expr e) {
     return e->type.kind == TILE_INT && e->type.bits == 64;
 }
 
-// Numbers stand as they are; others have been computed before.
+// Writes a number: constants as literals, anything else as the expression computed before.
 static void number(struct program *p, const char *type, expr e) {
     if (e->op == TILE_CONST)
         text_add(p->style.out, "%" PRId64, tile_value_of(e->type, e->bits).i);
@@ -154,7 +154,7 @@ static bool own(struct program *p, const struct tile_stmt *s) {
     }
 }
 
-// The blocks of this core: every so many.
+// Writes the loop over the blocks of this core: every n-th block, for n cores.
 static void grid(struct program *p, const struct tile_stmt *s) {
     program_line(p, NULL, "{");
     program_extents(p, s);
@@ -191,7 +191,7 @@ static bool is_room(const struct tile_stmt *s) {
     return s->kind == TILE_ALLOC && !s->buffer->base;
 }
 
-// One argument: a member of the struct, or a variable that has it.
+// Writes one argument, as a member of the struct or as a variable that reads it.
 static void argument_line(struct program *p, bool is_member, char letter, int id, const char *type,
                           const char *text) {
     if (is_member)
@@ -281,7 +281,7 @@ static void host_launch(struct program *p) {
     style_close(&p->style);
 }
 
-// Parameters of the function that takes memory of the host.
+// Writes the head of the host's function, which takes buffers in host memory.
 static void host_parameters(struct program *p) {
     const struct tile_kernel *k = p->kernel;
     text_add(p->style.out, "tpuRtStatus_t %s_run(tpuRtKernelModule_t module, tpuRtStream_t stream",
@@ -298,7 +298,8 @@ static void host_parameters(struct program *p) {
     p->style.indent++;
 }
 
-// Device memory for a buffer, with what the host has of it.
+// Writes code that allocates device memory for a buffer and, unless it is internal to the kernel, copies the
+// host's values there.
 static void host_put(struct program *p, int at, const struct tile_buffer *b, bool is_room) {
     expr root[2 * TILE_DIMS];
     for (int i = 0; i < b->ndim; i++) {

@@ -222,7 +222,7 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
 #define CUDA_EXP2 \
     "FN f32 zl_exp2_f32(f32 x) { f32 y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x)); return y; }\n"
 
-// A product has -0 added, which changes nothing; a sum has one factor of 1 or -1.
+// Computes a * b as fma(a, b, -0), which adds nothing, and sums as fma with a factor of 1 or -1.
 #define CUDA_HALF_FMA(T, a, b, c) "{ " T " y; asm(\"fma.rn." T " %0, %1, %2, %3;\" : \"=h\"(y) : \"h\"(" a "), \"h\"(" b "), \"h\"(" c ")); return y; }\n"
 #define CUDA_HALF_TWO(T, op) \
     "FN " T " zl_" op "_" T "(" T " a, " T " b) { " T " y; asm(\"" op ".NaN." T " %0, %1, %2;\" : \"=h\"(y) : \"h\"(a), \"h\"(b)); return y; }\n"
@@ -277,7 +277,7 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
 
 #define UNROLL_SOME "#define ZL_PRAGMA(text) _Pragma(#text)\n#define ZL_UNROLL_SOME(turns) ZL_PRAGMA(unroll turns)\n"
 
-// Accesses to what is not read again soon, where a language has no word for them.
+// Accesses to data that is not read again soon, for languages that have no such hint.
 #define PLAIN_ONCE "#define ZL_LOAD_ONCE(x) (x)\n#define ZL_STORE_ONCE(x, value) ((x) = (value))\n"
 
 #define VECTOR_ZEROS "#define ZL_ZERO_4 (zl_4)(0)\n#define ZL_ZERO_8 (zl_8)(0)\n#define ZL_ZERO_16 (zl_16)(0)\n"

@@ -27,7 +27,7 @@ void program_extents(struct program *p, const struct tile_stmt *s) {
         program_line(p, &s->extent[i], "const %s e%d = @;", tile_type_name(s->name[i]->type), s->name[i]->id);
 }
 
-// The last axis of a map as rows, from `first` on.
+// Writes the last axis of a map as calls of row functions, starting at `first`.
 static void rows(struct program *p, const struct tile_stmt *s, const char *first, const char *count) {
     const struct tile_name *name = s->name[s->indices - 1];
     program_line(p, NULL, "{");
@@ -36,7 +36,7 @@ static void rows(struct program *p, const struct tile_stmt *s, const char *first
     style_close(&p->style);
 }
 
-// Loops over the axes of a map from the given one on.
+// Writes loops over the axes of a map, starting with axis `from`.
 static void inner_loops(struct program *p, const struct tile_stmt *s, int from) {
     bool as_rows = program_has_rows(p, s);
     int loops = s->indices - as_rows;
@@ -120,7 +120,7 @@ static void emit_if(struct program *p, const struct tile_stmt *s) {
     style_close(&p->style);
 }
 
-// A statement and what it computes with.
+// Writes a statement and the expressions that it uses.
 static void emit_simple(struct program *p, const struct tile_stmt *s) {
     expr sizes[4 * TILE_DIMS];
     int count = s->kind == TILE_GEMM ? program_gemm_sizes(s, sizes) : 0;
@@ -166,7 +166,7 @@ void program_block(struct program *p, const struct tile_stmt *body) {
 
 // Phases ----------------------------------------------------------------------------------------------------
 
-// Blocks of a grid, the first name fastest.
+// Writes a grid as a phase: its first name varies fastest over the blocks.
 static void grid_phase(struct program *p, const struct tile_stmt *s) {
     program_extents(p, s);
     for (int i = 0; i < s->indices; i++) {
@@ -179,7 +179,8 @@ static void grid_phase(struct program *p, const struct tile_stmt *s) {
     program_block(p, s->body);
 }
 
-// A map alone: a block is one position of its first axis, or some elements of the only one.
+// Writes a map as a phase. A block is one position along its first axis or, if it has only one axis, some
+// elements.
 static void map_phase(struct program *p, const struct tile_stmt *s) {
     int id = s->name[0]->id;
     const char *type = tile_type_name(s->name[0]->type);
@@ -220,7 +221,8 @@ static void count_blocks(struct program *p, const struct tile_stmt *s) {
     text_add(p->style.out, ";\n");
 }
 
-// Where a phase ends that begins at s: a grid is one; so is a map alone; else all up to the next grid.
+// Returns where the phase that begins at s ends. A grid is a phase, and so is a map; otherwise it ends at the
+// next grid.
 static const struct tile_stmt *phase_end(const struct tile_stmt *s) {
     if (s->kind == TILE_GRID)
         return s->next;
@@ -331,7 +333,7 @@ static void declare_rooms(struct program *p) {
     }
 }
 
-// Local variables: of the whole function, though they are visible in their blocks only.
+// Declares local variables at the top of the function, though each is visible in its block only.
 static void declare_locals(struct program *p, const struct tile_stmt *body) {
     for (const struct tile_stmt *s = body; s; s = s->next) {
         const struct tile_name *name = s->kind == TILE_ASSIGN ? s->name[0] : s->old;
@@ -397,7 +399,7 @@ static void functions(struct program *p) {
     style_close(&p->style);
 }
 
-// Functions of rows stand before those that call them.
+// Writes the row functions before the functions that call them.
 static bool put_together(struct text *out, struct program *p, const struct text *text) {
     if (p->rows && !p->row_text.failed)
         text_add(out, "#include \"vec/vec.h\"\n\n%s", p->row_text.data);

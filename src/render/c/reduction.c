@@ -17,7 +17,7 @@ static const char *name_of(zl_dtype dtype) {
 
 // The combining function ------------------------------------------------------------------------------------
 
-// The node that stands for a parameter: a load, or one part of a complex one.
+// Returns the node of a parameter: a load, or one part of a complex load.
 static expr find(const struct plan *plan, int parameter, enum tile_op part) {
     for (int i = 0; i < plan->count; i++) {
         expr e = plan->node[i], load = part == TILE_LOAD ? e : e->arg[0];
@@ -27,7 +27,7 @@ static expr find(const struct plan *plan, int parameter, enum tile_op part) {
     return NULL;
 }
 
-// Parameters have the names of their nodes.
+// Declares a parameter under the name of its node.
 static void parameter(struct style *s, const struct reduction *r, int at, enum tile_op part) {
     expr e = find(s->plan, at, part);
     text_add(s->out, "%s%s ", r->words->prefix, r->value);
@@ -66,7 +66,7 @@ static void result(struct style *s, const struct reduction *r, expr e) {
     text_add(s->out, ";\n}\n\n");
 }
 
-// Parameters have no statements.
+// Returns whether a node has no statement of its own: parameters have none.
 static bool is_inline(const struct plan *plan, expr e) {
     return dialect_c.is_inline(plan, e) || e->op == TILE_LOAD || e->op == TILE_RE || e->op == TILE_IM;
 }
@@ -108,7 +108,7 @@ static void identity(struct text *out, const struct reduction *r, int part) {
         text_add(out, "(vec_%s)vec_splat_u%d(0x%" PRIx64 "u)", r->value, 8 * r->bytes, bits);
 }
 
-// Register R of the lanes from a row.
+// Writes the load of register R of the lanes from a row.
 static void load(struct text *out, const struct reduction *r, const char *row) {
     const char *type = name_of(r->input);
     if (r->is_complex)
@@ -140,7 +140,8 @@ static void define_complex(struct text *out, const struct reduction *r) {
              r->name);
 }
 
-// Register R takes its elements of a block. Levels may have a sum of two widths in one instruction.
+// Defines STEP(R), by which register R takes its elements of a block. Some levels add elements to a wider sum
+// in one instruction.
 static void define_step(struct text *out, const struct reduction *r) {
     if (r->combine == TILE_ADD && r->input == ZL_FLOAT16) {
         text_add(
@@ -188,9 +189,10 @@ void reduction_finish(struct style *s, const struct reduction *r, int argument) 
     text_add(s->out, "#undef START\n#undef STEP\n#undef LAST\n#undef FOLD\n#undef DOWN\n");
 }
 
-// Whole blocks of lanes, the rest where it lies before n, then the halving. A run that is longer than n says
-// what follows in memory, to be fetched; the loop for that is another one, as an instruction more in it is
-// felt in the caches. How many registers there are is known to the header's lists alone.
+// Writes the reduction: full blocks of lanes, then the remaining elements before n, then the halving of
+// lanes. If `run` is longer than n, what follows in memory is prefetched. That has a loop of its own, since
+// one more instruction slows the loop over data in cache. Only the lists of the header know how many
+// registers there are.
 static void vector_function(struct style *s, const struct reduction *r) {
     int lanes = r->is_complex ? 64 : 128; // bytes
     style_open(s, "void %s(char *const *p, int64_t n, int64_t run)", r->symbol);

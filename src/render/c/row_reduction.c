@@ -1,5 +1,5 @@
 // row_reduction.c - a map over rows and the reduction of one of its results as one loop, in the dialect `c`:
-// lanes take values where they are computed. What only the reduction reads is not stored.
+// the lanes accumulate values as they are computed. A result that only the reduction reads is not stored.
 //
 //     kernel row(x: f32[n], m: f32[1]) -> (y: f32[n], sum: f32[1]) {
 //       local z: f32[n]
@@ -7,9 +7,9 @@
 //       reduce add z -> sum axis 0
 //     }
 //
-// Every value is one register as wide as those of the lanes; 16-bit floats are converted where they are
-// loaded. A statement is a macro S<number>(R), written out for a group of registers at once: their chains of
-// steps run side by side.
+// Every value is one register with elements as wide as those of the lanes; 16-bit floats are converted when
+// they are loaded. A statement is a macro S<number>(R), expanded for several registers in turn, so that their
+// dependency chains overlap.
 
 #include "render/c/reduction.h"
 
@@ -22,7 +22,7 @@ static const struct tile_stmt *map_of(const struct tile_kernel *kernel) {
     return s && s->kind == TILE_ALLOC ? s->next : s;
 }
 
-// The store of what is reduced; NULL: the map has none, or does more than to store.
+// Returns the store of the result that is reduced; NULL if there is none, or if the map does more than store.
 static const struct tile_stmt *reduced_store(const struct tile_stmt *map) {
     const struct tile_stmt *found = NULL;
     for (const struct tile_stmt *s = map->body; s; s = s->next) {
@@ -39,7 +39,7 @@ bool render_row_reduction_is(const struct tile_kernel *kernel) {
     return map && map->kind == TILE_MAP && map->next && map->next->kind == TILE_REDUCE && reduced_store(map);
 }
 
-// Numbers of the width of a lane.
+// Returns whether the reduced dtype is kept in lanes as it is: no booleans, complex numbers or 16-bit floats.
 static bool is_plain(const struct tile_stmt *reduce) {
     struct tile_type from = reduce->region[0].buffer->type, to = reduce->region[1].buffer->type;
     return tile_type_equal(from, to) && !tile_type_is_bool(to) && !tile_type_is_complex(to) &&
@@ -56,7 +56,7 @@ static bool is_row(const struct plan *plan, expr e) {
     return !plan->of[e->id].is_fixed && e->op != TILE_CONST;
 }
 
-// Halves stand in conversions to f32 only, all else is as wide as a lane.
+// Returns whether 16-bit floats occur only in conversions to f32, and all other values are as wide as a lane.
 static bool is_even(const struct plan *plan, const struct reduction *r) {
     for (int i = 0; i < plan->count; i++) {
         expr e = plan->node[i];
@@ -69,7 +69,7 @@ static bool is_even(const struct plan *plan, const struct reduction *r) {
     return true;
 }
 
-// Register R of a row.
+// Writes the value of register R: a load from a row, a conversion, or a variable.
 static void value(struct style *s, expr e, int j) {
     expr x = e->op == TILE_CAST ? e->arg[0] : NULL;
     if (e->op == TILE_LOAD && is_row(s->plan, e))
@@ -88,7 +88,7 @@ static bool is_inline(const struct plan *plan, expr e) {
 
 // Text ------------------------------------------------------------------------------------------------------
 
-// A macro of R with these lines.
+// Adds a macro of R with these lines.
 static void add_macro(struct text *out, const char *name, int number, const struct text *lines) {
     text_add(out, "#define %s%d(R)", name, number);
     for (const char *at = lines->data, *end; at && (end = strchr(at, '\n')); at = end + 1) {
@@ -104,7 +104,7 @@ static bool has_statement(const struct style *s, expr e) {
     return !p->is_fixed && p->block == 0 && !s->dialect->is_inline(s->plan, e);
 }
 
-// The macro of a value's statement, or of its store.
+// Defines the macro of a value's statement, or of its store.
 static void define_statement(struct style *s, int number, expr node, const struct tile_stmt *store) {
     struct text *out = s->out, lines = {0};
     s->out = &lines;
@@ -120,7 +120,7 @@ static void define_statement(struct style *s, int number, expr node, const struc
     text_free(&lines);
 }
 
-// Macros of all statements; how many there are.
+// Defines the macros of all statements and returns their number.
 static int define_statements(struct style *s, const struct tile_stmt *map) {
     int count = 0;
     for (int i = 0; i < s->plan->count; i++)
@@ -132,7 +132,7 @@ static int define_statements(struct style *s, const struct tile_stmt *map) {
     return count;
 }
 
-// STEP(R): the lanes of a register take its values; LAST(R): those before n do.
+// Defines STEP(R), which accumulates a register of values, and LAST(R), which accumulates those before n.
 static void define_steps(struct style *s, const struct reduction *r, const struct tile_stmt *store) {
     struct text *out = s->out;
     text_add(out, "#define STEP(R) sum[G + R] = %s_step(sum[G + R], ", r->name);
@@ -145,7 +145,7 @@ static void define_steps(struct style *s, const struct reduction *r, const struc
     text_add(out, "), sum[G + R]);\n#define KEEP(R) sum[R] = a##R;\n#define TAKE(R) a##R = sum[R];\n");
 }
 
-// GROUP(FIRST) and GROUP_LAST(FIRST): all statements of the registers from the first on.
+// Defines GROUP(FIRST) or GROUP_LAST(FIRST): all statements for the registers from FIRST on.
 static void define_group(struct text *out, const char *name, const char *step, int statements) {
     text_add(out, "#define %s(FIRST) { enum { G = FIRST };", name);
     for (int i = 0; i < statements; i++)

@@ -1,5 +1,5 @@
-// scalar.c - how the dialects spell values that compute one element at a time; and of these `c_scalar`, a
-// loop in plain C, and `c_tiles`.
+// scalar.c - how the C dialects spell values that compute one element at a time; two of these dialects:
+// `c_scalar`, a loop in plain C, and `c_tiles`.
 //
 // Types have the IR's names (f32, u8, ...), which each prelude defines; f16 and bf16 hold bits. Integer
 // arithmetic is done in unsigned types of at least 32 bits, which wrap around.
@@ -105,7 +105,7 @@ static void more(struct style *s, char what, expr e, int j) {
         text_add(s->out, "%d", (int)e->arg[1]->bits);
 }
 
-// Where an element is: part is 0 or 1 for the parts of complex numbers, else -1.
+// Writes an element. part is 0 or 1 for the real or imaginary part of a complex number, otherwise -1.
 static void element(struct style *s, char row, int at, bool is_fixed, int part) {
     const char *index = is_fixed ? "0" : "i";
     if (part < 0)
@@ -127,7 +127,7 @@ static bool is_plain_bits(struct tile_type type) {
     return tile_type_is_integer(type) || tile_type_is_half(type);
 }
 
-// Bits of a float are those of the unsigned integer of its size.
+// Writes a bit cast. The bits of a float are those of the unsigned integer as wide as it.
 static void reinterpret(struct style *s, expr e) {
     expr x = e->arg[0];
     if (!is_plain_bits(e->type))
@@ -140,7 +140,8 @@ static void reinterpret(struct style *s, expr e) {
     text_add(s->out, ")");
 }
 
-// The language's own conversion, except where it leaves something open.
+// Writes the language's own conversion, or a function of the prelude where the language leaves the result
+// open.
 static void convert(struct style *s, expr e) {
     expr x = e->arg[0];
     bool is_saturating = tile_type_is_integer(e->type) && tile_type_is_float(x->type);
@@ -152,8 +153,8 @@ static void convert(struct style *s, expr e) {
     text_add(s->out, ")");
 }
 
-// The text of an op. A signed shift keeps the sign when all is shifted out; a constant count and a positive
-// divisor need no care.
+// Returns the spelling of an op. A signed shift by all bits or more keeps the sign; constant counts and
+// positive divisors need no extra code.
 static const char *spelling_of(const struct style *s, expr e) {
     const struct spelling *word = style_spelling(s, e);
     bool is_shift = e->op == TILE_SHL || e->op == TILE_SHR;
@@ -276,7 +277,8 @@ const struct dialect dialect_c_scalar = {.target = SCALAR_TARGET("c_scalar", wor
                                          .map = map_loop,
                                          .reduction = reduction_scalar,
                                          SCALAR_DIALECT};
-// Products of tiles that the CPU device multiplies: sums are as wide as they are exact enough.
+// Returns whether the CPU device multiplies tiles of these dtypes; 16-bit floats may be summed in f32, int8
+// is summed in int32.
 static bool multiplies(zl_dtype a, zl_dtype b, zl_dtype c) {
     bool is_half = a == ZL_FLOAT16 || a == ZL_BFLOAT16;
     bool is_float = a == ZL_FLOAT32 || a == ZL_FLOAT64;
@@ -284,7 +286,7 @@ static bool multiplies(zl_dtype a, zl_dtype b, zl_dtype c) {
                       (a == ZL_INT8 && c == ZL_INT32));
 }
 
-// Lines that the CPU device has a row for.
+// Returns whether the CPU device has a row kernel for this reduction.
 static bool reduces(enum tile_op combine, zl_dtype from, zl_dtype to) {
     bool is_row = combine == TILE_ADD || combine == TILE_MUL || combine == TILE_MAX || combine == TILE_MIN;
     return is_row && from != ZL_BOOL && from != ZL_COMPLEX64 && to == tile_reduce_gives(from);

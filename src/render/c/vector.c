@@ -1,8 +1,8 @@
-// vector.c - the dialect `c`: C over the vector layer (device/cpu/vec).
+// vector.c - the dialect `c`: C on the vector layer (device/cpu/vec).
 //
-// A value of the narrowest type takes `unroll` registers, a wider one as many more: v7_0, v7_1, ... So the
-// text does not depend on how large registers are. Truth values are masks as wide as what they were compared
-// from; conversions between widths are written where a mask is used.
+// A value of the narrowest dtype takes `unroll` registers and a wider one proportionally more: v7_0, v7_1,
+// ... So the text does not depend on the size of registers. Booleans are masks as wide as the values that
+// were compared; a mask is converted to another width where it is used.
 
 #include "render/c/style.h"
 
@@ -102,7 +102,8 @@ static void operand(struct style *s, expr e, int j) {
         text_add(s->out, "v%d_%d", s->plan->of[e->id].number, j);
 }
 
-// Register j of a truth value as a mask of lanes of that many bytes. A fixed mask is the same in every width.
+// Writes register j of a boolean as a mask of lanes of `bytes` bytes. A fixed mask is the same at every
+// width.
 static void mask(struct style *s, expr e, int bytes, int j) {
     const struct node_plan *p = &s->plan->of[e->id];
     if (e->op == TILE_CONST)
@@ -137,7 +138,7 @@ static void more(struct style *s, char what, expr e, int j) {
         operand(s, e->arg[2], j);
 }
 
-// Logic of truth values: operands as wide as the result.
+// Writes a logical op on booleans; the operands are as wide as the result.
 static void logic(struct style *s, expr e, int j) {
     int bytes = s->plan->of[e->id].bytes;
     if (e->op == TILE_NOT) {
@@ -150,14 +151,15 @@ static void logic(struct style *s, expr e, int j) {
     mask(s, e->arg[1], bytes, j);
 }
 
-// A bf16 that goes on as f32: one register of it is rounded and stays where it is.
+// Returns whether a bf16 is converted back to f32: then one register is rounded in place.
 static bool is_rounding(expr e) {
     static const struct tile_type bf16 = {TILE_BFLOAT, 16, 1};
     expr x = e->arg[0];
     return x->op == TILE_CAST && tile_type_equal(x->type, bf16) && tile_type_equal(e->type, x->arg[0]->type);
 }
 
-// One conversion at most doubles or halves: part j % 2 of a narrower register, or two wider ones.
+// Writes a conversion. One conversion at most doubles or halves the width: it reads part j % 2 of a narrower
+// register, or two wider ones.
 static void convert(struct style *s, expr e, int j) {
     expr x = e->arg[0];
     if (is_rounding(e)) {
@@ -181,7 +183,8 @@ static void convert(struct style *s, expr e, int j) {
     }
 }
 
-// Of a row of complex numbers, every second f32 of two registers; of a single one, the f32 in memory.
+// Writes the real or imaginary part of a complex number: from a row, every second f32 of two registers; from
+// a single number, its f32 in memory.
 static void part(struct style *s, expr e, int j) {
     expr x = e->arg[0];
     int number = s->plan->of[x->id].number;
@@ -235,7 +238,7 @@ static void type(struct style *s, expr e) {
         text_add(s->out, "vec_%s", is_complex(e) ? "f32" : type_name(e));
 }
 
-// Pairs are split where they are stored, a single complex number where its parts are used.
+// Pairs are split where they are stored, and a single complex number where its parts are used.
 static bool is_inline(const struct plan *plan, expr e) {
     return e->op == TILE_CONST || e->op == TILE_PAIR || (is_complex(e) && plan->of[e->id].is_fixed);
 }
@@ -333,7 +336,8 @@ static void fetch(struct style *s, int at, char name, int bytes, bool is_output)
         style_line(s, "vec_fetch(%c%d, ahead * %d, BLOCK * %d);", name, at, bytes, bytes);
 }
 
-// Whether a row waits for memory: it computes little of one input. Two are fetched side by side as they are.
+// Returns whether a row is bound by memory: it computes little on one input. Two inputs are already fetched
+// in parallel.
 static bool fetches(const struct style *s) {
     const struct tile_kernel *kernel = s->plan->kernel;
     int inputs = 0;
@@ -357,7 +361,7 @@ static void finish(struct style *s, int at, char name, int bytes, bool is_output
         style_line(s, "%c%d = end%d + rest * %d;", name, at, at, bytes);
 }
 
-// To what serves for the next run.
+// Advances the pointers of single numbers to those of the next run.
 static void advance_scalars(struct style *s) {
     const struct tile_kernel *kernel = s->plan->kernel;
     for (int i = 0; i < kernel->parameters; i++)
@@ -375,7 +379,7 @@ static bool has_short_end(const struct plan *plan) {
     return plan->unroll > 1 && plan->blocks == 1 && plan->count <= SHORT_NODES;
 }
 
-// One register of the narrowest element a turn, as long as they are full.
+// Writes a loop with one register of the narrowest dtype per iteration, for as long as registers are full.
 static void short_end(struct style *s) {
     const struct plan *plan = s->plan;
     struct plan least = *plan;
@@ -388,8 +392,8 @@ static void short_end(struct style *s) {
     s->plan = plan;
 }
 
-// Full blocks, then the rest, copied to where a whole block fits, through the same loop. A run that is longer
-// than n says what follows it in memory, to be fetched.
+// Writes the loop of a map: full blocks first; then the rest is copied to where a whole block fits and goes
+// through the same loop. If `run` is longer than n, what follows in memory is prefetched.
 static void map(struct style *s, const char *symbol) {
     bool has_steps = render_plan_has_steps(s->plan), is_fetched = fetches(s),
          is_short = has_short_end(s->plan);

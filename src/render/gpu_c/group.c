@@ -40,7 +40,7 @@ static void print(struct program *p, const struct tile_stmt *s) {
     text_add(out, ");\n");
 }
 
-// Threads of a group go on: others wait for them at barriers.
+// The thread goes on after a failed assertion, since the others of its group wait for it at barriers.
 static void message(struct program *p, const struct tile_stmt *s) {
     program_open(p, s, 0, NULL);
     if (s->kind == TILE_PRINT)
@@ -60,8 +60,9 @@ static void vector_place(struct program *p, const struct tile_region *r, int byt
     program_element(p, r->buffer, r->origin);
 }
 
-// Where a vector is stored. In the memory of the kernel vectors are counted: from the address of an element
-// nvcc does not always see that the words of a vector are contiguous, and stores them one by one.
+// Writes the place where a vector is stored. In the kernel's memory the index counts vectors: from the
+// address of an element, nvcc does not always see that the words of a vector are contiguous, and then stores
+// them one by one.
 static void vector_target(struct program *p, const struct tile_region *r, int bytes) {
     const struct tile_buffer *b = r->buffer;
     if (b->memory == TILE_REGISTER || b->memory == TILE_SHARED) {
@@ -81,7 +82,7 @@ static int run_bytes(const struct tile_region *r) {
     return (int)pass_number(r->extent[r->buffer->ndim - 1]) * tile_type_bytes(r->buffer->type);
 }
 
-// A copy that runs on; where a mask is there and false, of zeros.
+// Writes an asynchronous copy; where there is a mask and it is false, zeros are stored.
 static void async_copy(struct program *p, const struct tile_stmt *s, expr mask) {
     int bytes = run_bytes(&s->region[1]);
     text_add(p->style.out, "%*szl_async_%s%d(", 4 * p->style.indent, "", mask ? "or_zero_" : "", bytes);
@@ -120,7 +121,8 @@ static bool is_vector(const struct tile_stmt *s, enum tile_stmt_kind kind) {
     return s && s->kind == kind && s->loop == TILE_VECTOR && !s->next;
 }
 
-// A copy that runs on, or zeros where there is nothing to copy: one instruction.
+// Writes a masked asynchronous copy that stores zeros where the mask is false, as one instruction. Returns
+// false if the statement is none.
 static bool copy_or_zero(struct program *p, const struct tile_stmt *s) {
     const struct tile_stmt *copy = s->body;
     if (!is_vector(copy, TILE_COPY) || !copy->is_async || !is_vector(s->other, TILE_FILL))
@@ -150,8 +152,8 @@ static bool has_later_product(const struct tile_stmt *s) {
     return false;
 }
 
-// Copies before a product that runs on are begun while it does, if they have the time of another one until
-// they are needed; else before it.
+// Postpones copies that stand before an asynchronous product, so that they are issued while it runs, if
+// another product comes before they are needed. Without asynchronous products (ZL_WARPS) they stay before it.
 static bool copies_ahead(struct program *p, const struct tile_stmt *s) {
     if (!s->next || !has_later_product(s->next) || s->next->kind != TILE_GEMM ||
         !render_group_gemm_runs_on(s->next) || !only_copies(s->body) || !only_copies(s->other))
@@ -176,7 +178,7 @@ static void vector_zero(struct program *p, const struct tile_stmt *s) {
 
 // Memory and order ------------------------------------------------------------------------------------------
 
-// The same memory under another name. Compilers that tell types of memory apart must know that these are one.
+// Declares a view: the same memory under another name and element type, which may alias it.
 static void declare_view(struct program *p, const struct tile_buffer *b) {
     const struct tile_buffer *memory = tile_memory_of(b);
     const char *constant = memory->parameter >= 0 && !memory->is_output ? "const " : "";
@@ -213,7 +215,8 @@ static void wait(struct program *p, const struct tile_stmt *s) {
         style_line(&p->style, "ZL_WAIT(%d);", s->keep);
 }
 
-// In words of 32 bits at least; among at most a subgroup, as pass_threads leaves them.
+// Writes a shuffle within a subgroup, as pass_threads leaves it. Values of less than 32 bits are shuffled as
+// 32-bit words.
 static void shuffle(struct program *p, const struct tile_stmt *s) {
     static const char *const word[] = {"XOR", "UP", "FROM"};
     const char *type = tile_type_name(s->old->type);
@@ -283,7 +286,7 @@ static void arguments(struct program *p) {
         argument(p, &is_first, "%si32 *zl_status", space);
 }
 
-// A struct for each table: arrays alone are not passed by value.
+// Declares a struct for each table, since C cannot pass an array by value.
 static void declare_tables(struct program *p) {
     for (int i = 0; i < p->kernel->parameters; i++) {
         const struct tile_parameter *q = &p->kernel->parameter[i];
@@ -300,7 +303,7 @@ static int64_t shared_bytes_of(const struct tile_buffer *b) {
 
 static const int64_t SHARED_MOST = INT64_C(1) << 60; // far more than any group has, and sums of two fit
 
-// Calls visit for the buffers of a group, with their place in its memory; how much there is of it, or -1.
+// Calls visit for each shared buffer of a workgroup with its offset; returns the size of all of them, or -1.
 static int64_t each_shared(struct program *p, const struct tile_stmt *body, int64_t at,
                            void (*visit)(struct program *, const struct tile_buffer *, int64_t)) {
     for (; body && at >= 0; body = body->next) {
@@ -339,7 +342,7 @@ static void declare_shared(struct program *p, const struct tile_buffer *b, int64
     program_strides(p, b);
 }
 
-// Views of the kernel's memory that are declared inside.
+// Declares the views of the kernel's own memory that are allocated inside.
 static void each_views(struct program *p, const struct tile_stmt *body) {
     for (; body; body = body->next) {
         if (body->kind == TILE_ALLOC && body->buffer->base && body->buffer->memory != TILE_SHARED &&

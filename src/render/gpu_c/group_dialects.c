@@ -36,13 +36,13 @@ static const struct target_group cuda_group = {.threads = 128,
 static const struct target_group hip_group = {
     .threads = 256, .flat_threads = 256, .subgroup = 32, .vector_bytes = 16};
 
-// m16n8k16 with sums of f32.
+// Returns whether mma.m16n8k16 multiplies these dtypes: 16-bit floats, with sums in f32.
 static bool has_mma(zl_dtype a, zl_dtype b, zl_dtype c) {
     return a == b && (a == ZL_FLOAT16 || a == ZL_BFLOAT16) && c == ZL_FLOAT32;
 }
 
-// A language of groups: its spellings, prelude and words, then members of the target, each with a comma
-// behind.
+// Defines the dialect of a GPU language from its spellings, prelude and words; the other arguments are
+// members of its target.
 #define GROUP_DIALECT(id, spellings, head, own_words, ...)                                                   \
     const struct dialect dialect_##id = {.target =                                                           \
                                              SCALAR_TARGET(#id, spellings, .is_program = true, __VA_ARGS__), \

@@ -33,8 +33,8 @@ void render_gemm_matrix(struct program *p, const struct gemm_operand *o) {
 
 // Loads -----------------------------------------------------------------------------------------------------
 
-// In panels the place of a lane is the same in all loads, but for bits that are exchanged and for whole rows
-// and panels.
+// Returns whether the lane's offset is computed once for all loads: in panels, the loads differ only by whole
+// rows and panels, and by the swizzled bits.
 static bool has_lane(const struct gemm_operand *o) {
     return o->region->buffer->memory == TILE_SHARED && program_has_panels(o->region->buffer) &&
            render_gemm_origin(o, 1) % GEMM_STEP == 0 &&
@@ -50,7 +50,7 @@ static void lane_place(struct program *p, const struct gemm_operand *o) {
              o->first_is_column ? render_gemm_size(o, 0) : GEMM_PANEL);
 }
 
-// Row or column of the region at which this lane reads eight elements.
+// Writes the row (axis 0) or column (axis 1) of the region at which this lane reads eight elements.
 static void lane_index(struct program *p, const struct gemm_operand *o, int axis) {
     text_add(p->style.out, "%s%s%s + %s + %" PRId64 "u", o->first_is_column == axis ? o->first : "",
              o->first_is_column == axis ? " + " : "", o->step[axis], o->lane[axis],
@@ -92,7 +92,7 @@ static void load(struct program *p, const struct gemm_operand *o, const char *to
     text_add(p->style.out, ");\n");
 }
 
-// A tile in registers is laid out as the instruction wants it: pairs of neighbours are words.
+// Packs a tile in registers into words of two neighbours: its layout is already that of the instruction.
 static void pack(struct program *p, const struct gemm_operand *o, const char *to, int64_t depth) {
     int id = o->region->buffer->id;
     render_gemm_loop(p, "zl_i", 0, o->steps);
@@ -112,7 +112,8 @@ void render_gemm_load(struct program *p, const struct gemm_operand *o, const cha
 
 // Products --------------------------------------------------------------------------------------------------
 
-// a as [rows, depth], lanes 0..15 its rows; stored the other way round, lanes are steps of the depth.
+// Describes a as [rows, depth]: lanes 0..15 address its rows or, if it is stored transposed, steps of the
+// depth.
 static struct gemm_operand operand_a(const struct tile_stmt *s, int64_t rows) {
     struct gemm_operand o = {.region = &s->region[0],
                              .is_transposed = s->transpose[0],

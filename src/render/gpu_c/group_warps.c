@@ -1,8 +1,8 @@
-// group_warps.c - products by the instructions of sm_90a: 64 rows of four subgroups at once (wgmma).
+// group_warps.c - products by the wgmma instructions of sm_90a: four subgroups multiply 64 rows at once.
 //
-// Operands are read from shared memory by the unit itself: a descriptor says where panels of 128 bytes begin,
-// and how far from each other they are. Rows of a that are not 64 of one group of subgroups, or that
-// registers hold, come from registers. The layout of the sums is that of m16n8k16.
+// The tensor cores read operands from shared memory themselves: a descriptor gives the address of the first
+// panel of 128 bytes and the distance between panels. Rows of a come from registers if registers hold them,
+// or if they are not 64 rows of one warpgroup. The layout of the sums is that of m16n8k16.
 
 #include "render/gpu_c/group_gemm.h"
 
@@ -30,7 +30,7 @@ bool render_gemm_has_warps(const struct gemm_product *m) {
            (depth_is_column(&m->b) || m->columns % GEMM_PANEL == 0);
 }
 
-// Units of a descriptor are 16 bytes: eight elements.
+// Writes the descriptor of an operand. Its unit is 16 bytes, which are eight elements.
 static void descriptor(struct program *p, const struct gemm_operand *o) {
     int64_t rows = render_gemm_size(o, 0), row = render_gemm_origin(o, 0), column = render_gemm_origin(o, 1);
     text_add(p->style.out, "%*sconst u64 zl_from_%c = zl_descriptor(", 4 * p->style.indent, "", o->name);
@@ -97,7 +97,7 @@ static void close_steps(struct program *p) {
     style_close(&p->style);
 }
 
-// Sums are not touched, for the compiler, before what comes next.
+// Keeps the compiler from moving accesses to the sums across this point.
 static void hold(struct program *p, const struct gemm_product *m) {
     style_line(&p->style, "ZL_UNROLL");
     style_line(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", m->a.steps * m->columns / 2);

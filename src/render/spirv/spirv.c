@@ -189,7 +189,7 @@ static void set_modes(struct spirv_program *p, spirv_id function) {
             }
 }
 
-// Groups behind the last of a launch of several rows do nothing.
+// Writes the function of a grid. In a launch of several rows, workgroups after the last block do nothing.
 static void function(struct spirv_program *p, const struct tile_stmt *grid, const char *symbol, int at) {
     struct spirv_function f;
     struct text name = {0};

@@ -35,16 +35,16 @@ static spirv_id matrix_type(struct spirv_program *p, struct tile_type type, int 
 
 // Between registers and matrices ----------------------------------------------------------------------------
 
-// Which thread has which element of a matrix is the unit's own affair. A subgroup writes a matrix, in rows of
-// 16, to a part of the group's memory that no other uses, and reads it from there.
+// Which thread holds which element of a cooperative matrix is not specified. So a subgroup writes a matrix,
+// in rows of 16, to a part of shared memory that only it uses, and reads the elements from there.
 
-// Where the subgroup's own part begins, in elements of so many bytes.
+// Returns where the subgroup's own part begins, in elements of `bytes` bytes.
 static spirv_id own_part(struct spirv_program *p, int bytes) {
     spirv_id subgroup = spirv_op_by(p, SPIRV_UDiv, p->thread, SUBGROUP);
     return spirv_op_by(p, SPIRV_IMul, subgroup, TARGET_EXCHANGED * SUBGROUP / (uint32_t)bytes);
 }
 
-// A pointer to where register e of this thread's eight lies: layout_matrix of pass/layout.c.
+// Returns a pointer to the place of register e, of this thread's eight, in layout_matrix of pass/layout.c.
 static spirv_id exchanged(struct spirv_program *p, int e, int bytes) {
     uint32_t within = (uint32_t)(e / 2 % 2 * 8 * SIDE + e / 4 * 8 + e % 2);
     spirv_id lane = spirv_op_by(p, SPIRV_UMod, p->thread, SUBGROUP);
@@ -61,7 +61,7 @@ static spirv_id load_matrix(struct spirv_program *p, struct tile_type type, int 
     return spirv_value(&p->m, SPIRV_CooperativeMatrixLoadKHR, of, pointer, how, step, NON_PRIVATE);
 }
 
-// A matrix of eight registers of each thread, from the one at `first` on.
+// Returns a matrix made from eight registers of each thread, from register `first` on.
 static spirv_id from_registers(struct spirv_program *p, const struct tile_buffer *b, int64_t first, int use) {
     int bytes = tile_type_bytes(b->type);
     spirv_meet(p, SPIRV_SUBGROUP);
@@ -91,7 +91,8 @@ static void to_registers(struct spirv_program *p, const struct tile_buffer *b, i
 
 // Factors ---------------------------------------------------------------------------------------------------
 
-// Whether all rows of a region begin at multiples of 16 bytes, and memory can be read as such.
+// Returns whether all rows of a region begin at multiples of 16 bytes, and the memory can be read in packs of
+// 16 bytes.
 static bool lies_in_packs(const struct spirv_program *p, const struct tile_region *r) {
     const struct tile_buffer *b = r->buffer;
     bool lies = p->unit->has_shared_layout && (!r->origin || pass_number(r->origin[b->ndim - 1]) % PACK == 0);
@@ -158,7 +159,7 @@ static bool is_load_of(expr e, const void *buffer) {
     return e->op == TILE_LOAD && tile_memory_of(e->buffer) == buffer;
 }
 
-// Whether a statement touches sums otherwise than as the result of a product.
+// Returns whether a statement accesses the sums other than as the result of a product.
 static bool touches(const struct tile_stmt *s, const void *buffer) {
     expr root[TILE_STMT_EXPRS];
     bool is_touched = s->buffer && tile_memory_of(s->buffer) == buffer;

@@ -1,9 +1,9 @@
-// spirv_memory.c - memory and accesses to it.
+// spirv_memory.c - variables for memory, and accesses to it.
 //
-// Storage buffers have one variable for each size of access, on the same binding. Memory of groups and
-// threads has one variable, whose elements are as small as the smallest that the memory or one of its views
-// has; larger accesses are several. Where elements of 8 or 16 bits cannot be memory by themselves they are
-// parts of words. In a module of addresses, storage buffers have no variables.
+// A storage buffer has one variable for each size of access, all on the same binding. Shared and local memory
+// has one variable, whose elements are the smallest of the memory or of any of its views; larger accesses are
+// done in several parts. Where elements of 8 or 16 bits are not allowed in memory, they are parts of words.
+// In a module that uses addresses, storage buffers have no variables.
 
 #include "render/spirv/spirv_program.h"
 
@@ -244,7 +244,7 @@ static spirv_id swizzle(struct spirv_program *p, spirv_id at, spirv_id row, int 
     return spirv_op(p, SPIRV_BitwiseXor, at, shifted(p, SPIRV_ShiftLeftLogical, low, (uint32_t)vector));
 }
 
-// As swizzled of program_values.c.
+// Applies the same swizzle as swizzled of program_values.c.
 static spirv_id swizzled(struct spirv_program *p, const struct tile_buffer *b, const expr *index) {
     int last = b->ndim - 1, bytes = tile_type_bytes(b->type);
     int width = log_of(128 / bytes), vector = log_of(16 / bytes);
@@ -299,7 +299,7 @@ spirv_id spirv_argument_value(struct spirv_program *p, struct tile_type type, in
     return spirv_from_bits(p, type, bits);
 }
 
-// Where a byte is in its word.
+// Returns the shift, in bits, of a byte within its word.
 static spirv_id shift_of(struct spirv_program *p, spirv_id byte) {
     return times(p, spirv_op_by(p, SPIRV_BitwiseAnd, byte, 3), 8);
 }
@@ -435,7 +435,7 @@ static spirv_id load(struct spirv_program *p, const struct access *a, int which)
     return a->size < 2 ? spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 32), x) : x;
 }
 
-// Two atomics: other threads write the rest of the word.
+// Stores part of a word by two atomics, since other threads may write the rest of it.
 static void store_part(struct spirv_program *p, const struct access *a, spirv_id at, spirv_id bits) {
     spirv_id type = spirv_uint(&p->m, 32), none = spirv_u32(p, 0), shift;
     spirv_id scope = spirv_scope(p, a->m), mask = spirv_u32(p, (1u << 8 * a->each) - 1);
@@ -460,7 +460,7 @@ static void store(struct spirv_program *p, const struct access *a, int which, sp
     spirv_do_list(&p->m, SPIRV_Store, add_memory_operands(p, a, 2, operand), operand);
 }
 
-// Puts a piece of `each` bytes into words, from byte `at` on; fewer than 4 bytes are part of one.
+// Inserts a piece of `each` bytes into words at byte `at`. A piece of less than 4 bytes is part of a word.
 static void join(struct spirv_program *p, spirv_id piece, int each, int at, spirv_id *word) {
     for (int i = 0; each > 4 && i < each / 4; i++)
         word[at / 4 + i] = spirv_part(p, piece, (uint32_t)i);
@@ -493,7 +493,7 @@ void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spi
         store(p, &a, i, cut(p, word, i * a.each, a.each));
 }
 
-// Where a mask is false, the first element is read, which is there.
+// Where the mask is false, the first element is read instead, which always exists.
 spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id mask) {
     int bytes = spirv_item(b);
     struct tile_type type = spirv_place_type(p, b);

@@ -294,7 +294,8 @@ static void shuffle(struct spirv_program *p, const struct tile_stmt *s) {
     assign(p, s->old, spirv_from_bits(p, type, got));
 }
 
-// The line of the first assertion that does not hold; threads go on, others wait for them at barriers.
+// Records the line of the first assertion that fails. The thread goes on, since others wait for it at
+// barriers.
 static void assertion(struct spirv_program *p, const struct tile_stmt *s) {
     spirv_nodes(p, 1, &s->mask);
     spirv_id behind = open_if(p, spirv_not(p, spirv_of(p, s->mask))), word = spirv_uint(&p->m, 32);

@@ -234,7 +234,7 @@ static spirv_id to_float(struct spirv_program *p, struct tile_type to, struct ti
     return spirv_pick(p, to, is_below, spirv_value(&p->m, SPIRV_FNegate, type, y), y);
 }
 
-// Saturating; NaN gives 0. All steps are exact.
+// Converts a float to a 64-bit integer: saturates, and gives 0 for NaN. All steps are exact.
 static spirv_id from_float(struct spirv_program *p, struct tile_type to, struct tile_type from, spirv_id x) {
     bool is_signed = to.kind == TILE_INT;
     spirv_id type = spirv_type(p, from), word = spirv_uint(&p->m, 32), zero = spirv_real(p, from, 0);

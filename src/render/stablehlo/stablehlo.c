@@ -1,8 +1,7 @@
-// stablehlo.c - renders the value of a kernel that is one map as StableHLO: statements on whole tensors, one
-// for each node.
+// stablehlo.c - renders a kernel that is a single map as StableHLO: one statement on whole tensors per node.
 //
-// XLA does not round a formula as it is written: it contracts products and sums, and takes (x + c) - c for x.
-// So an op is spelled by the one of StableHLO or CHLO, where there is one, and the passes write out our
+// XLA does not evaluate a formula as written: it contracts products and sums, and simplifies (x + c) - c to
+// x. So an op is written as the op of StableHLO or CHLO where there is one, and passes expand our own
 // formulas only for the rest.
 
 #include "render/render.h"
@@ -12,9 +11,9 @@
 
 // Spellings -------------------------------------------------------------------------------------------------
 
-// A spelling is a list of steps, of which the last is the value. %a %b %c are operands, %1 %2 ... earlier
-// steps, %t %p %r %d the types of tensors: of the last operand, of the first, of the result, of doubles; %s
-// the kind of a shift to the right.
+// A spelling is a list of steps, the last of which gives the value. %a %b %c are operands, and %1 %2 ...
+// earlier steps. The types of tensors are %t (of the last operand), %p (of the first), %r (of the result), %d
+// (f64) and %B (booleans); %s is the kind of a right shift.
 #define NUMBERS    (PASS_INTEGER | PASS_FLOAT)
 #define HALVES     (PASS_F16 | PASS_BF16)
 #define ONE(op)    "stablehlo." op " %a : %t"
@@ -64,7 +63,7 @@ static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_SUB] = {NUMBERS | PASS_COMPLEX, TWO("subtract")},
     [TILE_MUL] = {NUMBERS | PASS_COMPLEX, TWO("multiply")},
     [TILE_DIV] = {PASS_FLOAT | PASS_COMPLEX, TWO("divide")},
-    // Rounded down, also for signs that differ; by 0 it is 0.
+    // The quotient rounded down, whatever the signs; division by 0 gives 0.
     [TILE_FLOORDIV] =
         {PASS_INTEGER, NULL,
          "stablehlo.constant dense<0> : %t;stablehlo.constant dense<1> : %t;"
@@ -74,7 +73,8 @@ static const struct spelling words[TILE_OP_COUNT] = {
          "stablehlo.compare LT, %9, %1 : (%t, %t) -> %B;stablehlo.and %8, %10 : %B;"
          "stablehlo.subtract %5, %2 : %t;stablehlo.select %11, %12, %5 : %B, %t;"
          "stablehlo.select %3, %1, %13 : %B, %t"},
-    // The remainder of C, then with the sign of the divisor. An integer stays as it is by 0.
+    // C's remainder, moved to the sign of the divisor. For integers, the remainder of a division by 0 is the
+    // dividend.
     [TILE_REM] =
         {NUMBERS,
          "stablehlo.remainder %a, %b : %t;stablehlo.constant dense<0.0> : %t;"
@@ -90,7 +90,7 @@ static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_POW] = {PASS_FLOAT | PASS_COMPLEX, TWO("power")},
     [TILE_MAX] = {NUMBERS | HALVES, TWO("maximum")},
     [TILE_MIN] = {NUMBERS | HALVES, TWO("minimum")},
-    // The larger, and what the smaller adds to it; of an infinite or unknown one, that.
+    // max + log1p(exp(min - max)), or the larger operand itself if it is infinite or NaN.
     [TILE_LOGADDEXP] =
         {PASS_FLOAT,
          "stablehlo.maximum %a, %b : %t;stablehlo.minimum %a, %b : %t;stablehlo.subtract %2, %1 : %t;"
@@ -110,7 +110,7 @@ static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_SHR] = {PASS_INTEGER, "stablehlo.shift_right_%s %a, %b : %t"},
     [TILE_SELECT] = {NUMBERS | HALVES | PASS_COMPLEX, "stablehlo.select %a, %b, %c : %p, %t"},
     [TILE_RARE] = {NUMBERS | HALVES | PASS_COMPLEX, "stablehlo.select %a, %b, %c : %p, %t"},
-    // In doubles the product is exact.
+    // Computed in f64, where the product is exact.
     [TILE_FMA] =
         {PASS_FLOAT,
          "stablehlo.convert %a : (%t) -> %d;stablehlo.convert %b : (%t) -> %d;"
