@@ -40,7 +40,7 @@ static zl_array times(zl_array a, zl_array b) {
     return op_matmul_as("zl_fast_scaled_dot_product_attention", a, b);
 }
 
-static zl_array turned(zl_array x) {
+static zl_array transposed(zl_array x) {
     return zl_matrix_transpose(x);
 }
 
@@ -100,7 +100,7 @@ static void soften(struct rows *r, zl_array scores) {
 // False and an error.
 static bool open_rows(struct rows *r, const struct attention *a) {
     *r = (struct rows){a, as_rows(a, a->q), wide(a->k), wide(a->v), as_rows(a, a->g)};
-    zl_array scores = times(scaled(a, r->q), turned(r->k));
+    zl_array scores = times(scaled(a, r->q), transposed(r->k));
     zl_dtype dtype = scores ? (zl_dtype)scores->dtype : ZL_FLOAT32;
     soften(r, added(a, hide(a, scores, -op_largest(dtype)), a->mask));
     return r->p;
@@ -137,7 +137,7 @@ zl_array op_attention_mask_vjp(const struct attention *a) {
     zl_array less;
     if (!open_rows(&r, a))
         return NULL;
-    return mask_of(a, through_softmax(&r, times(r.g, turned(r.v)), &less));
+    return mask_of(a, through_softmax(&r, times(r.g, transposed(r.v)), &less));
 }
 
 // Puts cotangents of q, k and v, in the dtypes and shapes of those.
@@ -165,18 +165,18 @@ bool op_attention_vjp_vjp(const struct call *c, const bool *wanted, const zl_arr
     zl_array aq = as_rows(&a, cotangent[0]), ak = cotangent[1] ? wide(cotangent[1]) : NULL,
              av = cotangent[2] ? wide(cotangent[2]) : NULL;
     zl_array w_sink = a.sinks ? as_column(&a, cotangent[3]) : NULL;
-    zl_array less, dp = times(r.g, turned(r.v)), ds = hide(&a, through_softmax(&r, dp, &less), 0);
-    zl_array w = hide(&a, scaled(&a, add(times(aq, turned(r.k)), times(r.q, turned(ak)))), 0);
+    zl_array less, dp = times(r.g, transposed(r.v)), ds = hide(&a, through_softmax(&r, dp, &less), 0);
+    zl_array w = hide(&a, scaled(&a, add(times(aq, transposed(r.k)), times(r.q, transposed(ak)))), 0);
     zl_array w_less = add(row_sum(zl_multiply(r.p, w)), zl_multiply(r.rest, w_sink));
     zl_array x = zl_multiply(r.p, subtract(w, w_less)); // cotangent of dp
     zl_array g_p = subtract(zl_multiply(w, zl_subtract(dp, less)), zl_multiply(w_less, dp));
-    g_p = add(g_p, times(r.g, turned(av)));
+    g_p = add(g_p, times(r.g, transposed(av)));
     zl_array g_sink = zl_negative(zl_multiply(w_sink, less));
     zl_array p_less = add(row_sum(zl_multiply(r.p, g_p)), zl_multiply(r.rest, g_sink));
     zl_array g_s = zl_multiply(r.p, subtract(g_p, p_less)), shown = hide(&a, g_s, 0);
     zl_array gq = add(times(shown, r.k), times(ds, ak)),
-             gk = add(times(turned(shown), r.q), times(turned(ds), aq));
-    put(&a, scaled(&a, gq), scaled(&a, gk), times(turned(x), r.g), out);
+             gk = add(times(transposed(shown), r.q), times(transposed(ds), aq));
+    put(&a, scaled(&a, gq), scaled(&a, gk), times(transposed(x), r.g), out);
     if (a.mask && a.mask->dtype != ZL_BOOL && g_s)
         out[3] = mask_of(&a, g_s);
     if (a.sinks && p_less)
@@ -192,7 +192,7 @@ static zl_array softmax_tangent(const struct rows *r, const struct attention *t,
     const struct attention *a = r->a;
     zl_array q = as_rows(a, t->q), k = t->k ? wide(t->k) : NULL,
              sinks = t->sinks ? sink_rows(a, t->sinks) : NULL;
-    zl_array scores = hide(a, scaled(a, add(times(q, turned(r->k)), times(r->q, turned(k)))), 0);
+    zl_array scores = hide(a, scaled(a, add(times(q, transposed(r->k)), times(r->q, transposed(k)))), 0);
     if (t->mask)
         scores = added(a, scores, t->mask);
     zl_array less = add(row_sum(zl_multiply(r->p, scores)), zl_multiply(r->rest, sinks));
@@ -219,15 +219,15 @@ bool op_attention_vjp_jvp(const struct call *c, const zl_array *tangent, zl_arra
         return false;
     zl_array tg = as_rows(&a, t.g), tq = as_rows(&a, t.q), tk = t.k ? wide(t.k) : NULL,
              tv = t.v ? wide(t.v) : NULL;
-    zl_array less, dp = times(r.g, turned(r.v)), ds = hide(&a, through_softmax(&r, dp, &less), 0);
+    zl_array less, dp = times(r.g, transposed(r.v)), ds = hide(&a, through_softmax(&r, dp, &less), 0);
     zl_array sink, tp = softmax_tangent(&r, &t, &sink),
-                   tdp = add(times(tg, turned(r.v)), times(r.g, turned(tv)));
+                   tdp = add(times(tg, transposed(r.v)), times(r.g, transposed(tv)));
     zl_array inner = add(zl_multiply(tp, dp), zl_multiply(r.p, tdp)), tless = row_sum(inner);
     zl_array tds = add(zl_multiply(tp, zl_subtract(dp, less)), zl_multiply(r.p, subtract(tdp, tless)));
     tds = hide(&a, tds, 0);
     zl_array dq = add(times(tds, r.k), times(ds, tk)),
-             dk = add(times(turned(tds), r.q), times(turned(ds), tq));
-    put(&a, scaled(&a, dq), scaled(&a, dk), add(times(turned(tp), r.g), times(turned(r.p), tg)), out);
+             dk = add(times(transposed(tds), r.q), times(transposed(ds), tq));
+    put(&a, scaled(&a, dq), scaled(&a, dk), add(times(transposed(tp), r.g), times(transposed(r.p), tg)), out);
     if (a.sinks) {
         zl_array each = as_heads(&a, zl_negative(add(zl_multiply(sink, less), zl_multiply(r.rest, tless))));
         out[3] = zl_squeeze(each, ZL_AXES(-1));

@@ -21,7 +21,7 @@ struct chunks {
     zl_array token, first, sequence, last, slot; // of packed sequences; see pack_sequences
 };
 
-static zl_array turned(zl_array x) {
+static zl_array transposed(zl_array x) {
     return zl_swapaxes(x, -1, -2);
 }
 
@@ -117,7 +117,7 @@ static zl_array between(const struct chunks *c, zl_array g, bool before, bool st
 // The products of rows of a and b, each with the decay between them: (..., t, i).
 static zl_array scores(const struct chunks *c, zl_array a, zl_array b, zl_array decay) {
     if (!c->by_column)
-        return zl_multiply(zl_matmul(a, turned(b)), zl_squeeze(decay, ZL_AXES(-1)));
+        return zl_multiply(zl_matmul(a, transposed(b)), zl_squeeze(decay, ZL_AXES(-1)));
     zl_array both = zl_multiply(zl_expand_dims(a, ZL_AXES(4)), zl_expand_dims(b, ZL_AXES(3)));
     return op_reduce_axes("delta", REDUCE_SUM, zl_multiply(both, decay), ZL_AXES(-1), false);
 }
@@ -245,8 +245,8 @@ bool op_delta_chunks(const struct delta_rule *r, zl_array *state_out, zl_array *
     zl_array decay = between(&c, g, false, false), so_far = run(&c, g, 3, false);
     zl_array rest = zl_squeeze(op_slice_axis(decay, 3, c.chunk - 1, c.chunk),
                                ZL_AXES(3)); // from each token to the chunk's end
-    zl_array whole_chunk = turned(op_slice_axis(so_far, 3, c.chunk - 1, c.chunk)); // (..., 1 or keys, 1)
-    zl_array late = turned(zl_multiply(w, rest));
+    zl_array whole_chunk = transposed(op_slice_axis(so_far, 3, c.chunk - 1, c.chunk)); // (..., 1 or keys, 1)
+    zl_array late = transposed(zl_multiply(w, rest));
     struct pair p = {NULL, zl_matmul(late, x)};
     zl_array fixed = x, erased = NULL;
     if (r->e) {
@@ -315,11 +315,11 @@ bool op_delta_momentum(const struct delta_rule *r, zl_array mu, zl_array *state_
     zl_array ways = zl_matmul(decay, zl_multiply(beta, slowing));
     zl_array kept = run(&c, g, 3, false), slowed = run(&c, slow, 3, false);
     zl_array mixed = zl_matmul(decay, zl_multiply(beta, slowed)), minus = zl_negative(mixed);
-    zl_array inverse = unit_inverse(zl_multiply(zl_matmul(e, turned(w)), delayed(ways)), c.chunk);
+    zl_array inverse = unit_inverse(zl_multiply(zl_matmul(e, transposed(w)), delayed(ways)), c.chunk);
     zl_array read = on_both(e, run(&c, g, 3, true), delayed(minus));
     zl_array fixed = zl_matmul(inverse, x), erased = zl_matmul(inverse, read);
-    zl_array late =
-        turned(on_both(w, turned(last_row(&c, ways)), zl_negative(turned(last_row(&c, slowing)))));
+    zl_array late = transposed(
+        on_both(w, transposed(last_row(&c, ways)), zl_negative(transposed(last_row(&c, slowing)))));
     struct held h = {last_row(&c, kept), last_row(&c, mixed), last_row(&c, slowed)};
     zl_array whole_chunk =
         hold(&c, h, zl_expand_dims(zl_eye(2 * c.keys, 2 * c.keys, 0, c.wide), ZL_AXES(0, 1, 2)));
@@ -329,7 +329,7 @@ bool op_delta_momentum(const struct delta_rule *r, zl_array mu, zl_array *state_
     if (c.count == 1 && !c.token) // without the product of all pairs of keys
         *state_out = zl_squeeze(zl_add(hold(&c, h, state), zl_matmul(late, delta)), ZL_AXES(2));
     zl_array y = zl_add(zl_matmul(on_both(q, kept, minus), state),
-                        zl_matmul(zl_multiply(zl_matmul(q, turned(w)), ways), delta));
+                        zl_matmul(zl_multiply(zl_matmul(q, transposed(w)), ways), delta));
     *y_out = zl_astype(unpack(&c, y), (zl_dtype)r->x->dtype);
     return *state_out && *y_out;
 }

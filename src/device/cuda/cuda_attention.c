@@ -60,11 +60,11 @@ static int softmax(struct dnn_graph *g, struct attention_plan *a, const struct a
 
 static void describe(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k) {
     enum dnn_type type = dnn_type_of((zl_dtype)k->dtype);
-    const int64_t turned[] = {k->k[B], k->k[N], k->k[D], k->k[T]};
-    const int64_t turned_stride[] = {k->k_stride[B], k->k_stride[N], k->k_stride[D], k->k_stride[T]};
+    const int64_t transposed[] = {k->k[B], k->k[N], k->k[D], k->k[T]};
+    const int64_t transposed_stride[] = {k->k_stride[B], k->k_stride[N], k->k_stride[D], k->k_stride[T]};
     const int64_t all[] = {k->q[B], k->q[N], k->q[T], k->k[T]}, out[] = {k->q[B], k->q[N], k->q[T], k->v[D]};
     a->tensor[ATTENTION_Q] = dnn_tensor(g, DNN_MEMORY, type, AXES, k->q, k->q_stride);
-    a->tensor[ATTENTION_K] = dnn_tensor(g, DNN_MEMORY, type, AXES, turned, turned_stride);
+    a->tensor[ATTENTION_K] = dnn_tensor(g, DNN_MEMORY, type, AXES, transposed, transposed_stride);
     a->tensor[ATTENTION_V] = dnn_tensor(g, DNN_MEMORY, type, AXES, k->v, k->v_stride);
     a->tensor[ATTENTION_O] = dnn_tensor(g, DNN_MEMORY, type, AXES, out, k->o_stride);
     a->tensor[ATTENTION_SCALE] = dnn_number(g, DNN_FLOAT32, AXES);

@@ -20,8 +20,8 @@ enum { B = ATTENTION_B, N = ATTENTION_N, T = ATTENTION_T, D = ATTENTION_D, AXES 
 // The graph -------------------------------------------------------------------------------------------------
 
 struct sizes {
-    int64_t line[AXES], scores[AXES], turned[AXES],
-        turned_stride[AXES]; // one a query; a query and a key; a key and a query
+    int64_t line[AXES], scores[AXES], transposed[AXES],
+        transposed_stride[AXES]; // one a query; a query and a key; a key and a query
     enum dnn_type type;
 };
 
@@ -29,12 +29,13 @@ static struct sizes sizes_of(const struct attention_key *k) {
     int64_t queries = k->q[T], keys = k->k[T];
     return (struct sizes){.line = {k->q[B], k->q[N], queries, 1},
                           .scores = {k->q[B], k->q[N], queries, keys},
-                          .turned = {k->q[B], k->q[N], keys, queries},
-                          .turned_stride = {k->q[N] * queries * keys, queries * keys, 1, keys},
+                          .transposed = {k->q[B], k->q[N], keys, queries},
+                          .transposed_stride = {k->q[N] * queries * keys, queries * keys, 1, keys},
                           .type = dnn_type_of((zl_dtype)k->dtype)};
 }
 
-static int add_turned(struct dnn_graph *g, enum dnn_type type, const int64_t *dim, const int64_t *stride) {
+static int add_transposed(struct dnn_graph *g, enum dnn_type type, const int64_t *dim,
+                          const int64_t *stride) {
     return dnn_tensor(g, DNN_MEMORY, type, AXES, (const int64_t[]){dim[B], dim[N], dim[D], dim[T]},
                       (const int64_t[]){stride[B], stride[N], stride[D], stride[T]});
 }
@@ -43,8 +44,8 @@ static void add_inputs(struct dnn_graph *g, struct attention_plan *a, const stru
                        const struct sizes *s) {
     const int64_t out[] = {k->q[B], k->q[N], k->q[T], k->v[D]};
     a->tensor[ATTENTION_Q] = dnn_tensor(g, DNN_MEMORY, s->type, AXES, k->q, k->q_stride);
-    a->tensor[ATTENTION_K] = add_turned(g, s->type, k->k, k->k_stride);
-    a->tensor[ATTENTION_V] = add_turned(g, s->type, k->v, k->v_stride);
+    a->tensor[ATTENTION_K] = add_transposed(g, s->type, k->k, k->k_stride);
+    a->tensor[ATTENTION_V] = add_transposed(g, s->type, k->v, k->v_stride);
     a->tensor[ATTENTION_O] = dnn_tensor(g, DNN_MEMORY, s->type, AXES, out, k->o_stride);
     a->tensor[ATTENTION_G] = dnn_tensor(g, DNN_MEMORY, s->type, AXES, out, k->g_stride);
     a->tensor[ATTENTION_KEPT] = dnn_tensor(g, DNN_MEMORY, DNN_FLOAT32, AXES, s->line, NULL);
@@ -91,13 +92,13 @@ static int add_slopes(struct dnn_graph *g, struct attention_plan *a, const struc
 // tensor.
 static int add_of_keys(struct dnn_graph *g, const struct sizes *s, int x, int b, const int64_t *dim,
                        const int64_t *stride) {
-    int turned = dnn_tensor(g, DNN_WITHIN, s->type, AXES, s->turned, s->turned_stride);
+    int transposed = dnn_tensor(g, DNN_WITHIN, s->type, AXES, s->transposed, s->transposed_stride);
     int y = dnn_tensor(g, DNN_MEMORY, s->type, AXES, dim, stride), all = y;
-    dnn_turn(g, x, turned);
+    dnn_turn(g, x, transposed);
     if (dim[N] != s->scores[N])
         all = dnn_tensor(g, DNN_WITHIN, s->type, AXES,
                          (const int64_t[]){dim[B], s->scores[N], dim[T], dim[D]}, NULL);
-    dnn_matmul(g, turned, b, all);
+    dnn_matmul(g, transposed, b, all);
     if (all != y)
         dnn_reduce(g, DNN_SUM, all, y);
     return y;

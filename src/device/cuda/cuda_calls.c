@@ -19,13 +19,13 @@ void *cuda_row_major(const struct kernel_place *p, zl_array x, struct kernel_scr
 }
 
 // x with its last two axes the other way round, if it is to be transposed, to be freed. NULL and an error.
-static zl_array view_of(zl_array x, bool turned) {
+static zl_array view_of(zl_array x, bool transposed) {
     size_t bytes = sizeof *x + 2 * (size_t)x->ndim * sizeof x->dim[0];
     zl_array view = memory_alloc(bytes);
     if (!view)
         return NULL;
     memcpy(view, x, bytes);
-    for (int list = 0; turned && list < 2; list++) {
+    for (int list = 0; transposed && list < 2; list++) {
         int64_t *last = view->dim + (list + 1) * x->ndim - 2, first = last[0];
         last[0] = last[1];
         last[1] = first;
@@ -33,16 +33,16 @@ static zl_array view_of(zl_array x, bool turned) {
     return view;
 }
 
-void *cuda_turned_copy(const struct kernel_place *p, zl_array x, struct kernel_scratch *s) {
-    zl_array turned = view_of(x, true);
-    void *to = turned ? kernel_copy_out(p, turned, s) : NULL;
-    memory_free(turned);
+void *cuda_transposed_copy(const struct kernel_place *p, zl_array x, struct kernel_scratch *s) {
+    zl_array transposed = view_of(x, true);
+    void *to = transposed ? kernel_copy_out(p, transposed, s) : NULL;
+    memory_free(transposed);
     return to;
 }
 
-void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool turned, zl_dtype dtype,
+void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool transposed, zl_dtype dtype,
                     struct kernel_scratch *s) {
-    zl_array view = view_of(x, turned);
+    zl_array view = view_of(x, transposed);
     void *to = view ? kernel_scratch_open(p, s, (size_t)x->size * zl_dtype_size(dtype)) : NULL;
     bool done = to && kernel_from_fp8(p, view, dtype, to);
     memory_free(view);

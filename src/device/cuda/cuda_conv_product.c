@@ -165,18 +165,18 @@ static bool move(const struct kernel_place *p, const struct conv_sizes *s, bool 
 }
 
 // (m, k) times (k, n); transposed: columns of a, or of b, are contiguous, as of struct lt_key.
-static bool multiply(const struct kernel_place *p, int64_t m, int64_t k, int64_t n, int turned, const void *a,
-                     const void *b, void *y) {
+static bool multiply(const struct kernel_place *p, int64_t m, int64_t k, int64_t n, int transposed,
+                     const void *a, const void *b, void *y) {
     struct lt_key key = {.m = m,
                          .n = n,
                          .k = k,
-                         .a_step = turned & 1 ? m : k,
-                         .b_step = turned & 2 ? k : n,
+                         .a_step = transposed & 1 ? m : k,
+                         .b_step = transposed & 2 ? k : n,
                          .batch = 1,
                          .dtype = ZL_FLOAT32,
                          .out = ZL_FLOAT32,
                          .aligned = 16,
-                         .turned = turned,
+                         .transposed = transposed,
                          .then = LT_NOTHING};
     struct lt_memory memory = {.a = a, .b = b, .y = y, .scale = 1};
     lt_take(p->unit);

@@ -54,8 +54,8 @@ static int factor_lu(const struct solving *s, int64_t i, int64_t *pivot) {
 enum kernel_taken cuda_inverse(const struct kernel_place *p, const struct call *c) {
     struct solving s;
     int failed = 0;
-    bool triangular = call_args(c)[0], turned = triangular && call_args(c)[1];
-    bool ready = solving_open(&s, p, c, turned) &&
+    bool triangular = call_args(c)[0], transposed = triangular && call_args(c)[1];
+    bool ready = solving_open(&s, p, c, transposed) &&
                  (!triangular || solving_fill(&s, s.a, s.n, s.n, FILL_ABOVE)) && ask_lu(&s, s.n) &&
                  kernel_scratch_open(p, &s.more, (size_t)s.n * sizeof(int64_t)) &&
                  kernel_scratch_open(p, &s.result, sizeof(int));
@@ -64,7 +64,7 @@ enum kernel_taken cuda_inverse(const struct kernel_place *p, const struct call *
     for (int64_t i = 0; ready && !failed && i < s.batch; i++) {
         failed = factor_lu(&s, i, s.more.memory);
         if (!failed)
-            failed = solver_api()->cusolverDnXgetrs(s.s, s.parameters, turned, s.n, s.n, s.type,
+            failed = solver_api()->cusolverDnXgetrs(s.s, s.parameters, transposed, s.n, s.n, s.type,
                                                     solving_matrix(&s, i), s.n, s.more.memory, s.type,
                                                     y + i * s.n * s.n * s.item, s.n, s.result.memory);
     }

@@ -36,9 +36,10 @@ bool cuda_uses_libraries(void);
 // Returns the elements of x, row-major: x itself if it is so, else a copy.
 void *cuda_row_major(const struct kernel_place *p, zl_array x, struct kernel_scratch *s);
 // Returns a copy of x with its last two axes transposed.
-void *cuda_turned_copy(const struct kernel_place *p, zl_array x, struct kernel_scratch *s);
-// Converts the fp8 numbers that x holds to a dtype, into a copy that is row-major, or transposed if `turned`.
-void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool turned, zl_dtype dtype,
+void *cuda_transposed_copy(const struct kernel_place *p, zl_array x, struct kernel_scratch *s);
+// Returns the fp8 numbers that x holds, converted to a dtype: a copy that is row-major, or the copy of the
+// transposed matrices.
+void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool transposed, zl_dtype dtype,
                     struct kernel_scratch *s);
 // Returns the first element of x, whatever its strides.
 void *cuda_element(const struct kernel_place *p, zl_array x);

@@ -33,7 +33,7 @@ bool cuda_lt_can(const struct call *c) {
 // A matrix of ours as the transpose of one of cuBLASLt's.
 struct matrix {
     const char *data;
-    bool turned; // columns are contiguous, not rows
+    bool transposed; // columns are contiguous, not rows
     int64_t step;
 };
 
@@ -43,7 +43,7 @@ static bool see(struct matrix *m, zl_array x) {
     int64_t row = array_stride(x)[x->ndim - 2], col = array_stride(x)[x->ndim - 1];
     bool by_rows = (col == 1 || cols == 1) && (row >= cols || rows == 1);
     bool by_cols = (row == 1 || rows == 1) && (col >= rows || cols == 1);
-    m->turned = !by_rows;
+    m->transposed = !by_rows;
     m->step = by_rows ? (rows == 1 ? cols : row) : cols == 1 ? rows : col;
     return by_rows || by_cols;
 }
@@ -64,13 +64,13 @@ enum lie { AS_IT_LIES, BY_ROWS, BY_COLUMNS };
 // An operand as it lies, if that is how it has to, or as a copy of it, perhaps of another dtype.
 static bool bring(const struct kernel_place *p, struct matrix *m, zl_array x, enum lie lie, zl_dtype dtype,
                   struct kernel_scratch *copy) {
-    bool lies = see(m, x) && (lie == AS_IT_LIES || m->turned == (lie == BY_COLUMNS));
-    bool turned = lies ? m->turned : lie == BY_COLUMNS, wider = dtype != (zl_dtype)x->dtype;
+    bool lies = see(m, x) && (lie == AS_IT_LIES || m->transposed == (lie == BY_COLUMNS));
+    bool transposed = lies ? m->transposed : lie == BY_COLUMNS, wider = dtype != (zl_dtype)x->dtype;
     if (!lies || wider)
-        *m = (struct matrix){.turned = turned, .step = x->dim[x->ndim - (turned ? 2 : 1)]};
-    m->data = wider    ? cuda_from_fp8(p, x, turned, dtype, copy)
+        *m = (struct matrix){.transposed = transposed, .step = x->dim[x->ndim - (transposed ? 2 : 1)]};
+    m->data = wider    ? cuda_from_fp8(p, x, transposed, dtype, copy)
               : lies   ? cuda_element(p, x)
-              : turned ? cuda_turned_copy(p, x, copy)
+              : transposed ? cuda_transposed_copy(p, x, copy)
                        : cuda_row_major(p, x, copy);
     return m->data;
 }
@@ -172,7 +172,7 @@ static struct lt_key key_of(const struct operands *o, const struct call *c) {
                        .batch = last >= 0 ? o->batch.dim[last] : 1,
                        .dtype = (int16_t)o->dtype,
                        .out = y->dtype,
-                       .turned = o->a.turned | o->b.turned << 1,
+                       .transposed = o->a.transposed | o->b.transposed << 1,
                        .then = !o->bias             ? LT_NOTHING
                                : c->op == &op_addmm ? LT_BIAS_ROUNDED_ONCE
                                                     : LT_BIAS};
@@ -235,7 +235,7 @@ static enum kernel_taken multiply_added(const struct kernel_place *p, const stru
 static bool turning_pays(const struct call *c) {
     zl_array a = c->in[0], b = c->in[1];
     struct matrix m;
-    int64_t copied = (see(&m, a) && !m.turned ? 0 : a->size) + (see(&m, b) && m.turned ? 0 : b->size);
+    int64_t copied = (see(&m, a) && !m.transposed ? 0 : a->size) + (see(&m, b) && m.transposed ? 0 : b->size);
     int64_t inner = a->dim[a->ndim - 1];
     double products = (double)call_first(c)->size * (double)inner;
     return inner % ALIGNED == 0 && products >= TURN_LEAST && products >= (double)copied * TURN_EACH;

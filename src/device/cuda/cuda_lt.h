@@ -14,7 +14,7 @@ struct lt_key {
     int64_t m, n, k, a_step, b_step, a_batch, b_batch, batch;
     int16_t dtype, out;     // of the factors, uint8 is fp8; of the result
     int32_t aligned;        // what all addresses are multiples of
-    int32_t turned, then;   // transposed: 1 a, 2 b: columns are contiguous
+    int32_t transposed, then;   // transposed: 1 a, 2 b: columns are contiguous
 };
 
 struct lt_product;

@@ -170,12 +170,12 @@ static struct sums sums_of(zl_dtype dtype) {
     }
 }
 
-static lt_object layout_of_matrix(int type, int64_t rows, int64_t cols, bool turned, int64_t step,
+static lt_object layout_of_matrix(int type, int64_t rows, int64_t cols, bool transposed, int64_t step,
                                   int64_t batch, int64_t batch_step) {
     lt_object layout = NULL;
     int32_t count = (int32_t)batch;
-    if (api.cublasLtMatrixLayoutCreate(&layout, type, (uint64_t)(turned ? rows : cols),
-                                       (uint64_t)(turned ? cols : rows), step))
+    if (api.cublasLtMatrixLayoutCreate(&layout, type, (uint64_t)(transposed ? rows : cols),
+                                       (uint64_t)(transposed ? cols : rows), step))
         return NULL;
     if (batch > 1 &&
         (api.cublasLtMatrixLayoutSetAttribute(layout, LAYOUT_BATCH, &count, sizeof count) ||
@@ -199,10 +199,11 @@ static void drop_product(struct lt_product *r) {
 static bool describe(struct lt_product *r, const struct lt_key *k) {
     struct sums sums = sums_of((zl_dtype)k->dtype);
     int in = type_of((zl_dtype)k->dtype), out = type_of((zl_dtype)k->out);
-    int32_t a_how = k->turned & 1 ? TRANSPOSED : AS_IT_IS, b_how = k->turned & 2 ? TRANSPOSED : AS_IT_IS;
+    int32_t a_how = k->transposed & 1 ? TRANSPOSED : AS_IT_IS,
+            b_how = k->transposed & 2 ? TRANSPOSED : AS_IT_IS;
     uint32_t then = k->then == LT_NOTHING ? THEN_NOTHING : THEN_BIAS;
-    r->a = layout_of_matrix(in, k->m, k->k, k->turned & 1, k->a_step, k->batch, k->a_batch);
-    r->b = layout_of_matrix(in, k->k, k->n, k->turned & 2, k->b_step, k->batch, k->b_batch);
+    r->a = layout_of_matrix(in, k->m, k->k, k->transposed & 1, k->a_step, k->batch, k->a_batch);
+    r->b = layout_of_matrix(in, k->k, k->n, k->transposed & 2, k->b_step, k->batch, k->b_batch);
     r->y = layout_of_matrix(out, k->m, k->n, false, k->n, k->batch, k->m * k->n);
     return r->a && r->b && r->y &&
            !api.cublasLtMatmulDescCreate(&r->operation, sums.computes_in, sums.scale) &&
@@ -370,13 +371,13 @@ enum { RANGES = 6 };
 static int list_ranges(const struct asked *w, const struct lt_key *k, struct cuda_range *range) {
     const struct lt_memory *m = &w->m;
     int64_t item = (int64_t)zl_dtype_size((zl_dtype)k->dtype), out = (int64_t)zl_dtype_size((zl_dtype)k->out);
-    bool a_turned = k->turned & 1, b_turned = k->turned & 2;
+    bool a_transposed = k->transposed & 1, b_transposed = k->transposed & 2;
     struct cuda_range y = range_of(m->y, k->batch * k->m, k->n, k->n, 1, 0, out);
     int ranges = 0;
-    range[ranges++] =
-        range_of(m->a, a_turned ? k->k : k->m, a_turned ? k->m : k->k, k->a_step, k->batch, k->a_batch, item);
-    range[ranges++] =
-        range_of(m->b, b_turned ? k->n : k->k, b_turned ? k->k : k->n, k->b_step, k->batch, k->b_batch, item);
+    range[ranges++] = range_of(m->a, a_transposed ? k->k : k->m, a_transposed ? k->m : k->k, k->a_step,
+                               k->batch, k->a_batch, item);
+    range[ranges++] = range_of(m->b, b_transposed ? k->n : k->k, b_transposed ? k->k : k->n, k->b_step,
+                               k->batch, k->b_batch, item);
     if (m->bias)
         range[ranges++] = range_of(m->bias, 1, k->n, 0, 1, 0, out);
     if (m->added)

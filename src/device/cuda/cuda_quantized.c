@@ -21,7 +21,7 @@ static struct lt_key key_of(const struct call *c, const void *x, const void *mat
                        .batch = 1,
                        .dtype = c->in[QMM_X]->dtype,
                        .out = y->dtype,
-                       .turned = transpose ? 2 : 0};
+                       .transposed = transpose ? 2 : 0};
     uintptr_t all = (uintptr_t)x | (uintptr_t)matrix | 16;
     k.aligned = (int32_t)(all & (~all + 1));
     return k;

@@ -71,11 +71,11 @@ static bool open_lane(struct solving *s) {
 
 // Calls -----------------------------------------------------------------------------------------------------
 
-static char *copy_matrices(struct solving *s, zl_array x, bool turned) {
-    return turned ? cuda_turned_copy(s->p, x, &s->copy) : kernel_copy_out(s->p, x, &s->copy);
+static char *copy_matrices(struct solving *s, zl_array x, bool transposed) {
+    return transposed ? cuda_transposed_copy(s->p, x, &s->copy) : kernel_copy_out(s->p, x, &s->copy);
 }
 
-bool solving_open(struct solving *s, const struct kernel_place *p, const struct call *c, bool turned) {
+bool solving_open(struct solving *s, const struct kernel_place *p, const struct call *c, bool transposed) {
     zl_array x = c->in[0];
     *s = (struct solving){.p = p, .c = c, .m = x->dim[x->ndim - 2], .n = x->dim[x->ndim - 1]};
     s->item = (int64_t)array_item(x);
@@ -84,7 +84,7 @@ bool solving_open(struct solving *s, const struct kernel_place *p, const struct 
     s->real = s->type == F64 ? F64 : F32;
     lock_take(&lane_of(p)->lock);
     return open_lane(s) && kernel_scratch_open(p, &s->info, (size_t)s->batch * sizeof(int)) &&
-           (s->a = copy_matrices(s, x, turned));
+           (s->a = copy_matrices(s, x, transposed));
 }
 
 bool solving_work(struct solving *s, int failed, size_t work, size_t host) {

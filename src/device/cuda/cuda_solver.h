@@ -17,63 +17,49 @@ enum { SOLVER_LOWER = 0, SOLVER_UPPER = 1 };
     F(cusolverDnCreate, (solver * out))                                                                      \
     F(cusolverDnSetStream, (solver s, cuda_stream stream))                                                   \
     F(cusolverDnCreateParams, (solver_parameters * out))                                                     \
-    F(cusolverDnXpotrf_bufferSize, (solver s, solver_parameters p, int uplo, int64_t n, int type,            \
-                                    const void *a,                                                           \
-                                    int64_t step, int computes_in, size_t *work, size_t *host))              \
-    F(cusolverDnXpotrf, (solver s, solver_parameters p, int uplo, int64_t n, int type, void *a,              \
-                         int64_t step,                                                                       \
-                         int computes_in, void *work, size_t bytes, void *host, size_t host_bytes,           \
-                             int *info))                                                                     \
-    F(cusolverDnXgetrf_bufferSize, (solver s, solver_parameters p, int64_t m, int64_t n, int type,           \
-                                    const void *a,                                                           \
-                                    int64_t step, int computes_in, size_t *work, size_t *host))              \
-    F(cusolverDnXgetrf, (solver s, solver_parameters p, int64_t m, int64_t n, int type, void *a,             \
-                         int64_t step,                                                                       \
-                         int64_t *pivot, int computes_in, void *work, size_t bytes, void *host,              \
-                             size_t host_bytes,                                                              \
-                         int *info))                                                                         \
-    F(cusolverDnXgetrs, (solver s, solver_parameters p, int turned, int64_t n, int64_t columns, int type,    \
-                         const void *a, int64_t step, const int64_t *pivot, int b_type, void *b,             \
-                             int64_t b_step,                                                                 \
-                         int *info))                                                                         \
-    F(cusolverDnXgeqrf_bufferSize, (solver s, solver_parameters p, int64_t m, int64_t n, int type,           \
-                                    const void *a,                                                           \
-                                    int64_t step, int tau_type, const void *tau, int computes_in,            \
-                                        size_t *work,                                                        \
-                                    size_t *host))                                                           \
-    F(cusolverDnXgeqrf, (solver s, solver_parameters p, int64_t m, int64_t n, int type, void *a,             \
-                         int64_t step,                                                                       \
-                         int tau_type, void *tau, int computes_in, void *work, size_t bytes, void *host,     \
-                         size_t host_bytes, int *info))                                                      \
-    F(cusolverDnSorgqr_bufferSize, (solver s, int m, int n, int k, const void *a, int step, const void *tau, \
-                                    int *items))                                                             \
-    F(cusolverDnDorgqr_bufferSize, (solver s, int m, int n, int k, const void *a, int step, const void *tau, \
-                                    int *items))                                                             \
-    F(cusolverDnSorgqr, (solver s, int m, int n, int k, void *a, int step, const void *tau, void *work,      \
-                         int items,                                                                          \
-                         int *info))                                                                         \
-    F(cusolverDnDorgqr, (solver s, int m, int n, int k, void *a, int step, const void *tau, void *work,      \
-                         int items,                                                                          \
-                         int *info))                                                                         \
-    F(cusolverDnXsyevd_bufferSize, (solver s, solver_parameters p, int vectors, int uplo, int64_t n,         \
-                                    int type,                                                                \
-                                    const void *a, int64_t step, int w_type, const void *w, int computes_in, \
-                                    size_t *work, size_t *host))                                             \
+    F(cusolverDnXpotrf_bufferSize,                                                                           \
+      (solver s, solver_parameters p, int uplo, int64_t n, int type, const void *a, int64_t step,            \
+       int computes_in, size_t *work, size_t *host))                                                         \
+    F(cusolverDnXpotrf,                                                                                      \
+      (solver s, solver_parameters p, int uplo, int64_t n, int type, void *a, int64_t step, int computes_in, \
+       void *work, size_t bytes, void *host, size_t host_bytes, int *info))                                  \
+    F(cusolverDnXgetrf_bufferSize,                                                                           \
+      (solver s, solver_parameters p, int64_t m, int64_t n, int type, const void *a, int64_t step,           \
+       int computes_in, size_t *work, size_t *host))                                                         \
+    F(cusolverDnXgetrf,                                                                                      \
+      (solver s, solver_parameters p, int64_t m, int64_t n, int type, void *a, int64_t step, int64_t *pivot, \
+       int computes_in, void *work, size_t bytes, void *host, size_t host_bytes, int *info))                 \
+    F(cusolverDnXgetrs,                                                                                      \
+      (solver s, solver_parameters p, int transposed, int64_t n, int64_t columns, int type, const void *a,   \
+       int64_t step, const int64_t *pivot, int b_type, void *b, int64_t b_step, int *info))                  \
+    F(cusolverDnXgeqrf_bufferSize,                                                                           \
+      (solver s, solver_parameters p, int64_t m, int64_t n, int type, const void *a, int64_t step,           \
+       int tau_type, const void *tau, int computes_in, size_t *work, size_t *host))                          \
+    F(cusolverDnXgeqrf,                                                                                      \
+      (solver s, solver_parameters p, int64_t m, int64_t n, int type, void *a, int64_t step, int tau_type,   \
+       void *tau, int computes_in, void *work, size_t bytes, void *host, size_t host_bytes, int *info))      \
+    F(cusolverDnSorgqr_bufferSize,                                                                           \
+      (solver s, int m, int n, int k, const void *a, int step, const void *tau, int *items))                 \
+    F(cusolverDnDorgqr_bufferSize,                                                                           \
+      (solver s, int m, int n, int k, const void *a, int step, const void *tau, int *items))                 \
+    F(cusolverDnSorgqr,                                                                                      \
+      (solver s, int m, int n, int k, void *a, int step, const void *tau, void *work, int items, int *info)) \
+    F(cusolverDnDorgqr,                                                                                      \
+      (solver s, int m, int n, int k, void *a, int step, const void *tau, void *work, int items, int *info)) \
+    F(cusolverDnXsyevd_bufferSize,                                                                           \
+      (solver s, solver_parameters p, int vectors, int uplo, int64_t n, int type, const void *a,             \
+       int64_t step, int w_type, const void *w, int computes_in, size_t *work, size_t *host))                \
     F(cusolverDnXsyevd, (solver s, solver_parameters p, int vectors, int uplo, int64_t n, int type, void *a, \
                          int64_t step, int w_type, void *w, int computes_in, void *work, size_t bytes,       \
-                             void *host,                                                                     \
-                         size_t host_bytes, int *info))                                                      \
+                         void *host, size_t host_bytes, int *info))                                          \
     F(cusolverDnXgesvd_bufferSize,                                                                           \
       (solver s, solver_parameters p, signed char u_how, signed char v_how, int64_t m, int64_t n, int type,  \
        const void *a, int64_t step, int w_type, const void *w, int u_type, const void *u, int64_t u_step,    \
-           int v_type,                                                                                       \
-       const void *v, int64_t v_step, int computes_in, size_t *work, size_t *host))                          \
+       int v_type, const void *v, int64_t v_step, int computes_in, size_t *work, size_t *host))              \
     F(cusolverDnXgesvd,                                                                                      \
-      (solver s, solver_parameters p, signed char u_how, signed char v_how, int64_t m, int64_t n,            \
-       int type, void *a,                                                                                    \
-       int64_t step, int w_type, void *w, int u_type, void *u, int64_t u_step, int v_type, void *v,          \
-           int64_t v_step,                                                                                   \
-       int computes_in, void *work, size_t bytes, void *host, size_t host_bytes, int *info))
+      (solver s, solver_parameters p, signed char u_how, signed char v_how, int64_t m, int64_t n, int type,  \
+       void *a, int64_t step, int w_type, void *w, int u_type, void *u, int64_t u_step, int v_type, void *v, \
+       int64_t v_step, int computes_in, void *work, size_t bytes, void *host, size_t host_bytes, int *info))
 
 struct solver_api {
 #define MEMBER(name, parameters) int(*name) parameters;
@@ -120,8 +106,8 @@ struct solving {
 };
 
 // Locks the lane's solver until solving_close(), which has to follow in any case, and copies the matrices,
-// transposed if `turned`. Returns false, with an error, if that fails.
-bool solving_open(struct solving *s, const struct kernel_place *p, const struct call *c, bool turned);
+// transposed if `transposed`. Returns false, with an error, if that fails.
+bool solving_open(struct solving *s, const struct kernel_place *p, const struct call *c, bool transposed);
 // Allocates work areas of so many bytes on the device and on the host. failed: what cuSOLVER returned when
 // asked for these sizes. Returns false, with an error, if it is not 0 or memory runs out.
 bool solving_work(struct solving *s, int failed, size_t work, size_t host);

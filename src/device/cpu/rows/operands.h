@@ -36,7 +36,7 @@ enum {
 typedef int64_t pointer_pair __attribute__((vector_size(16), may_alias));
 #define POINTERS(name, count) _Alignas(64) char *name[count]
 
-// Calls a row kernel for n elements, with the output and up to three inputs; unused ones are NULL.
+// Applies a row kernel to n elements, with the output and up to three inputs; unused ones are NULL.
 static inline void cpu_call_row(row_fn *row, const void *to, const void *a, const void *b, const void *c,
                                 int64_t n) {
     POINTERS(p, 4) = {(char *)(uintptr_t)to, (char *)(uintptr_t)a, (char *)(uintptr_t)b,
