@@ -135,7 +135,7 @@ static bool find_rows(struct command *command, struct rows *k, int count, int in
                           (struct dims){1, d.c, indices, 1}, "index_stride", BM1690_UINT32);
 }
 
-// Rows whose index is not in the table are filled with C.
+// Fills each row whose index lies outside the table with the constant C.
 bool run_dma_gather(struct command *command) {
     struct rows k = {.to = command_operand(command, 0)};
     struct dims d = k.to->dim;

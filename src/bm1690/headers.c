@@ -102,8 +102,8 @@ static const char macros[] =
     "DT_BFP16 ? 0xff7f : \\\n"
     "    (dtype) == DT_FP8E4M3 ? 0xfe : 0xfb)\n";
 
-// Kernels that were generated for older releases define the last of these themselves: the stub's file says
-// so.
+// Defines __ppl_tensor_info, the last type below, unless the kernel does so itself: kernels generated for
+// older releases do, and their stub then defines PPL_OWN_TENSOR_INFO.
 static const char helper[] =
     "#ifndef PPL_HELPER_H\n"
     "#define PPL_HELPER_H\n"

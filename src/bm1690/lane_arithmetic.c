@@ -28,7 +28,7 @@ static float rsqrt_seed(float x, enum bm1690_dtype dtype) {
     return float_of_bits(0x5f3759df - (bits_of_float(x) >> 1));
 }
 
-// A seed and three Newton steps, every operation rounded to the dtype.
+// Computes 1 / sqrt(x) from a seed by three Newton steps; every operation is rounded to the dtype.
 static float rsqrt(float x, enum bm1690_dtype dtype) {
     if (x == 0)
         return copysignf(INFINITY, x);
@@ -291,7 +291,8 @@ static const uint8_t *element(const struct view *v, const struct variable *varia
                                              : view_row(v, n, c, h) + w * v->stride[3] * v->size;
 }
 
-// Commands with a second result have what is compared as the first: the larger or the smaller one.
+// Runs a compare-and-select command. A command with two results writes the larger or smaller of the compared
+// values to its first result, and the selected value to its second.
 bool run_select(struct command *command) {
     static const char *const names[] = {"src0", "src1", "src2", "src3"};
     bool has_extreme = command_has(command, "dst1_addr");

@@ -221,7 +221,8 @@ bool run_product(struct command *command) {
 
 // f32 -------------------------------------------------------------------------------------------------------
 
-// rows x columns of a view {rows, channels, 1, columns of a channel}, one after the other.
+// Returns the rows x columns matrix of a view {rows, channels, 1, columns per channel} as contiguous f32 with
+// subnormal numbers flushed; the caller frees it. NULL if memory is out.
 static float *load_split(const struct view *v, int columns) {
     float *to = memory_alloc(sizeof *to * (size_t)v->dim.n * (size_t)columns);
     for (int row = 0; to && row < v->dim.n; row++)

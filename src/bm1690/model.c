@@ -43,7 +43,8 @@ static bool is_l2(const struct command *command, const struct view *v) {
     return false;
 }
 
-// The slower side of a copy determines its time; copies within local memory go at the pace of L2.
+// Returns the cycles of a copy, and in *moved its bytes. The slower side determines the time; both sides of a
+// copy within local memory run at L2's bandwidth.
 static double dma_cycles(struct command *command, double *moved) {
     double cycles = 0;
     *moved = 0;

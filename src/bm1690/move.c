@@ -22,7 +22,8 @@ static void copy_elements(uint8_t *to, int64_t to_step, const uint8_t *from, int
     }
 }
 
-// A row whose elements are contiguous on both sides is one memmove: source and destination may be the same.
+// Copies one row. Source and destination may be the same memory, so a row that is contiguous on both sides is
+// copied by memmove.
 static void copy_row(const struct view *to, uint8_t *y, const struct view *from, const uint8_t *x) {
     if (to->stride[3] == 1 && from->stride[3] == 1)
         memmove(y, x, (size_t)to->dim.w * (size_t)to->size);

@@ -483,7 +483,8 @@ static bool finish_far(struct command *command, struct view *v, const char *name
                           (unsigned long long)address, (long long)extent(v));
 }
 
-// Layouts that have a place among the lanes.
+// Checks that matrices and constants begin in lane 0, and that constants which are read are still the ones
+// that the command needs.
 static bool check_start(struct command *command, const struct bm1690_parameter *p, const struct view *v) {
     if (p->layout == BM1690_MATRIX && v->lane != 0)
         return command_refuse(command, p->name, "begins in lane %d; operands of a product begin in lane 0",

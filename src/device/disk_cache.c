@@ -316,7 +316,8 @@ static bool fill(const struct cache_entry *entry, const char *folder) {
     return entry->make(folder, entry->context) && write_sum(folder, entry->file);
 }
 
-// Moves what was made to its place, unless another process was quicker, and uses what is there.
+// Moves the freshly made folder to its final place, unless another process was quicker, and uses what is
+// there. If it cannot be moved, it is used once from where it is and removed.
 static void *settle(const struct cache_entry *entry, const char *fresh, const char *place) {
     bool moved = rename(fresh, place) == 0;
     if (!moved && !is_whole(place, entry->file)) {

@@ -1,12 +1,13 @@
-// host_room.c - page-locked memory for the host's copies of what units hold, which a unit then writes by
-// itself.
+// host_room.c - page-locked host memory for copies of arrays that a unit holds, so that the unit writes them
+// by DMA.
 //
-// To pin pages costs more than most copies take, so rooms are kept when the last array in them is gone, by
-// sizes that are powers of two. All rooms together are bounded: beyond that those go that nobody used for
-// longest, and if all are in use, or the driver refuses, the copy lies in ordinary memory.
+// Pinning pages costs more than most copies, so a buffer is kept after the last array in it is gone, for
+// reuse by size (rounded up to a power of two). The total size is bounded: past the bound, the least recently
+// used free buffer is unpinned first. If all are in use, or the driver refuses, the copy goes to ordinary
+// memory.
 //
-// The pages are the process's own and private: in a child of fork() they are a copy like all memory, and
-// arrays keep their values there.
+// The pages are private to the process: a child of fork() gets a copy of them as of all memory, so its arrays
+// keep their values.
 
 #include "device/device.h"
 

@@ -119,7 +119,8 @@ static void fail_point(struct lane *l, uint64_t point) {
     *place = point;
 }
 
-// Under the unit's lock. What belongs to the next point failed: what comes then is another one's.
+// Marks the lane's next point as failed and moves on to a new one, so that work enqueued later is not
+// affected. Under the unit's lock.
 static bool note_failure(struct lane *l) {
     uint64_t point = atomic_load(&l->point);
     fail_point(l, point);
@@ -134,9 +135,9 @@ static bool is_good(struct unit *u, int lane) {
     return !u->device->good || u->device->good(u->index, lane) || note_failure(&u->lane[lane]);
 }
 
-// Under the unit's lock. What was written down is given to the unit by this, at the latest. The next point
-// comes first: what other threads ask for meanwhile may be behind the mark. What failed may then be of either
-// point.
+// Records a mark at the lane's next point, which also submits all work that the device has held back. The
+// point is advanced first, because work that other threads enqueue meanwhile may come after the mark. A
+// failure found here may belong to either point, so both are marked as failed. Under the unit's lock.
 static bool mark(struct unit *u, int lane) {
     struct lane *l = &u->lane[lane];
     uint64_t point = atomic_load(&l->point);
@@ -310,8 +311,8 @@ static struct block *without_first(struct block *first) {
     return left;
 }
 
-// Under the unit's lock. A block of the lane's own: what else used it comes before. NULL, with or without an
-// error.
+// Takes a free block of the lane's own heap; the lane waits for whatever other lanes still do with it. NULL
+// if there is none, or, with an error, if it cannot wait. Under the unit's lock.
 static struct block *take_own(struct unit *u, int lane, size_t capacity) {
     struct lane *l = &u->lane[lane];
     struct block *b = map_get(&l->blocks, &capacity, sizeof capacity);
@@ -330,7 +331,7 @@ static bool is_unused(struct unit *u, const struct block *b) {
     return !left;
 }
 
-// Under the unit's lock. A block of another lane, which nothing uses any more.
+// Takes a free block from another lane's heap, if all work on it is done. Under the unit's lock.
 static struct block *take_other(struct unit *u, int lane, size_t capacity) {
     for (int i = 0; i < u->device->lanes; i++) {
         struct block *b = i == lane ? NULL : map_get(&u->lane[i].blocks, &capacity, sizeof capacity);
@@ -519,7 +520,7 @@ static bool admit(struct replica *r, int lane) {
     return u && (!point_of(r) || follow_point(u, lane, point_of(r)));
 }
 
-// Typed buffers are neither kept nor used again: the device does that.
+// Frees a typed buffer. Unlike plain memory, it is not cached for reuse here: the device does that.
 static void release_buffer(struct replica *r) {
     struct unit *u = find(r->device, r->unit);
     allocator_count(-(int64_t)buffer_form_bytes(r->form), !u->is_host);
@@ -575,7 +576,7 @@ static bool ask_for_copy(const struct device *d, int unit, int lane, void *to, c
                           : d->copy(unit, lane, to, from, bytes, way == TO_HOST);
 }
 
-// A copy, of which a profile has a record.
+// Copies, and adds a record of it to the profile if one is on.
 static bool copy_bytes(const struct device *d, int unit, int lane, void *to, const void *from, size_t bytes,
                        enum way way) {
     bool to_host = way != TO_UNIT;
@@ -614,7 +615,7 @@ static bool lane_to_read(const struct replica *r, int *lane) {
     return ok;
 }
 
-// Of typed memory all is copied, for which there must be room.
+// Copies a replica to the host. A typed buffer is always copied whole, so `to` must have room for all of it.
 static bool copy_down(const struct replica *r, void *to, size_t bytes, enum way way) {
     int lane;
     if (r->form)

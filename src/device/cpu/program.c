@@ -163,7 +163,8 @@ static bool set_collective(struct step *s, const struct op *op) {
     return true;
 }
 
-// False when there is none.
+// Sets the function that runs an op without row kernels: its override, or its tile kernel. Returns false if
+// it has neither.
 static bool set_override(struct step *s, const struct op *op) {
     s->run = run_other;
     s->other = op->kernel ? cpu_op_tiles : NULL;
@@ -220,7 +221,7 @@ static bool set_reduce(struct step *s) {
     return true;
 }
 
-// False when there is no kernel for it.
+// Sets up the step of a call. Returns false if there is no kernel for it.
 static bool set_step(struct step *s, const struct call *c) {
     *s = (struct step){.run = NULL};
     fuse_set_step(&s->is, c);

@@ -176,7 +176,7 @@ void cuda_unpin(int unit, void *pages) {
         cuda_api()->cuMemHostUnregister(pages);
 }
 
-// Under the ring's lock. Waits for all that the stream was asked for.
+// Waits for all work enqueued on the stream. Under the ring's lock.
 static bool wait_for_stream(struct ring *r, cuda_stream s) {
     return (r->received || cuda_check(cuda_event_make(&r->received), "cuEventCreate")) &&
            cuda_check(cuda_api()->cuEventRecord(r->received, s), "cuEventRecord") &&

@@ -151,7 +151,8 @@ static bool keep_list(struct variant *v, const struct cuda_list *from, const uin
     return v->list && memcpy(v->list, from, bytes);
 }
 
-// A launch with as many bytes of arguments as before lies where it did: functions are the same.
+// Updates the launches of an existing graph that differ from the list. Their functions and argument sizes are
+// the same, so each argument stays at its place in the list's data.
 static bool update(struct variant *v, const struct cuda_list *l) {
     for (int i = 0; i < l->count; i++) {
         void *argument[CUDA_ARGUMENTS];

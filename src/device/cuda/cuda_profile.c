@@ -324,9 +324,9 @@ static bool has_name(const struct given *g, const char *name) {
     return g->work.is_tiles && name && !strncmp(name, g->work.name, len) && name[len] == '_';
 }
 
-// What a kernel was launched by: of tile kernels the first of its name that has none yet. Kernels of a
-// library belong to the call that comes next, or to the last one where a tile kernel comes next. NULL:
-// nothing that is known.
+// Finds the launch that a kernel run `r` of the driver's trace belongs to. A tile kernel belongs to the first
+// launch of its name that has no run yet. A kernel of a library belongs to the next library call, or still to
+// the last one if a tile kernel comes next. Returns NULL if it cannot be told.
 static struct given *find_given(struct given *first, int count, struct given *last, const struct ran *r) {
     struct given *end = first + count, *next = NULL, *library = NULL;
     for (struct given *g = first; g < end; g++)

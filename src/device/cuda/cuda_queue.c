@@ -16,7 +16,7 @@ enum {
     CHANGES = 8,
 };
 
-// A program, while it is used.
+// What is known of a program that runs repeatedly, and its graphs.
 struct hot {
     int runs;
     uint8_t
@@ -92,7 +92,8 @@ static bool give(struct queue *q, cuda_stream s, const struct cuda_command *c, c
     return good;
 }
 
-// Its arrays are given out already: the first failure is kept for who asks.
+// Keeps the first failure for whoever asks next (cuda_queue_good): the arrays concerned have already been
+// returned to the caller.
 static void note_failure(struct queue *q) {
     if (!q->failure[0])
         snprintf(q->failure, sizeof q->failure, "%s", zl_error());
@@ -272,7 +273,7 @@ bool cuda_queue_launch(int unit, int lane, const struct kernel_function *f, int6
     return good;
 }
 
-// Not one that is another one each time.
+// Returns whether the next library work is recorded into a graph. Work that differs from run to run is not.
 static bool work_is_written(const struct queue *q) {
     return is_written(q) && q->works < STEADY && q->hot->fresh[q->works] < CHANGES;
 }

@@ -8,7 +8,7 @@
 
 enum { LOOKED_AT = 1 << 14 }; // elements of a result
 
-// -1, 0 and 1 in turns that are not regular.
+// Fills x with an irregular sequence of -1, 0 and 1.
 static bool fill(const struct kernel_place *p, void *x, int64_t n) {
     struct kernel_call k;
     kernel_begin_call(&k);

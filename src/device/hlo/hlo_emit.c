@@ -115,8 +115,8 @@ int64_t hlo_size(const struct hlo_tensor *x) {
 
 // Moving ----------------------------------------------------------------------------------------------------
 
-// Bounded axes that stay what they are, with as many elements before and behind them, stay bounded. False:
-// some do not.
+// Carries the bounds of dynamic axes over to the result y of a reshape. An axis keeps its bound if its size
+// and the number of elements before it are unchanged. Returns false if some axis cannot.
 static bool keep_bounds(const struct hlo_tensor *x, struct hlo_tensor *y) {
     int64_t before = 1, size;
     for (int i = 0; i < x->ndim; before *= x->dim[i++]) {

@@ -5,7 +5,7 @@
 #include <float.h>
 #include <math.h>
 
-// Reduces the last axis, which stays with size 1.
+// Reduces the last axis to size 1.
 static struct hlo_tensor reduce_last(struct hlo_module *m, enum tile_op op, struct hlo_tensor x) {
     int64_t last = x.ndim - 1;
     struct hlo_tensor y = hlo_reduce(m, op, x, 1, &last);

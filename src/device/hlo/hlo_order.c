@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-// The first element that is the extreme, or not a number.
+// Finds the index of the first element that is the extreme or NaN.
 bool hlo_argreduce(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                    struct hlo_tensor *out) {
     zl_array y = call_first(c);
@@ -73,7 +73,8 @@ static struct hlo_tensor comes_before(struct hlo_module *m, struct hlo_tensor a,
     return hlo_binary(m, TILE_OR, before, hlo_binary(m, TILE_AND, is_last, is_number));
 }
 
-// The region that compares two elements; those of what is sorted with them are two more arguments.
+// Emits the comparison region of a sort. If another operand is sorted along with the keys, the region has two
+// more arguments, its elements, which are not compared.
 static void add_order(struct hlo_module *m, zl_dtype dtype, const struct hlo_tensor *beside) {
     struct hlo_tensor x[4];
     hlo_add(m, "({\n^bb0(");

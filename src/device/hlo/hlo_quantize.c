@@ -72,7 +72,7 @@ static struct hlo_tensor codes_of(struct hlo_module *m, struct hlo_tensor words,
     return hlo_reshape(m, codes, like.ndim, like.dim);
 }
 
-// The words of codes (..., n) of 32 bits each.
+// Packs codes (..., n) of 32 bits each into 32-bit words.
 static struct hlo_tensor words_of(struct hlo_module *m, struct hlo_tensor codes, int bits) {
     int64_t last = codes.dim[codes.ndim - 1] * bits / WORD, axis = codes.ndim,
             list[] = {hlo_size(&codes) / EIGHT, EIGHT};

@@ -44,7 +44,8 @@ static const void *host_data(zl_array x) {
     return (const char *)x->storage->data + (size_t)x->offset * array_item(x);
 }
 
-// Sets the error for what is wrong. Returns true if that belongs to no row.
+// Checks the indices again on the host, which sets an error that names what is wrong. Returns true if only
+// elements that belong to no row are.
 static bool explain(const struct call *c, const struct csr_index *m) {
     zl_array indices = m->indices, pointers = m->pointers;
     return device_fetch(indices->storage) && device_fetch(pointers->storage) &&

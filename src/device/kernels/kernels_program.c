@@ -59,7 +59,8 @@ static bool set_step(struct kernel_step *s, const struct call *c) {
     return c->op->kind != OP_ELEMENTWISE || tile_row_takes(c->op->row, (zl_dtype)s->is.dtype[c->inputs]);
 }
 
-// Of what is no map, the kernels that it would launch are made, without an array to run on.
+// For a step that is not elementwise: prepares the kernels that it would launch, without arrays to run on,
+// and returns whether the unit can run them.
 static bool has_needs_of_others(const struct kernel_place *p, const struct kernel_step *s,
                                 const struct call *c) {
     struct kernel_batch batch = {0};

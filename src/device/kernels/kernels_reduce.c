@@ -42,7 +42,8 @@ struct reduction {
     int64_t elements, at; // of x, and where its first one is
 };
 
-// Largest strides first, so that neighbours in the order of reduction are neighbours in memory.
+// Adds the axes with the largest strides first, so that neighbours in the order of reduction are neighbours
+// in memory.
 static void push_sorted(struct kernel_layout *l, int axes, int64_t *dim, int64_t *stride) {
     for (int left = axes; left > 0; left--) {
         int largest = 0;

@@ -70,7 +70,7 @@ static bool is_host(int unit) {
     return !strcmp(pjrt_platform(), "cpu");
 }
 
-// TPUs have doubles by emulation alone.
+// Returns whether the plugin takes the call's dtypes. TPUs only emulate f64.
 static bool has_dtypes(const struct call *c) {
     bool has = !pjrt_is_tpu();
     for (int k = 0; k < c->outputs && !has; k++)

@@ -33,7 +33,7 @@ static uint64_t read_number(struct proto *p) {
     return out;
 }
 
-// False at the end, and at what is no message.
+// Reads the next field. Returns false at the end, or if the bytes are no protobuf message.
 static bool next(struct proto *p, struct field *f) {
     if (p->at >= p->end)
         return false;
@@ -258,7 +258,8 @@ static void read_names(struct hlo_reader *r, struct proto module) {
     }
 }
 
-// Plugins give the module alone, or as the first field of a message that also has its options.
+// Returns the HLO module in p. Plugins return the bare module, or a message whose first field is the module
+// and that also has its options.
 static struct proto find_module(struct proto p) {
     struct field f, g;
     struct proto q = p;

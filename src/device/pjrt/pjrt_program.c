@@ -132,8 +132,8 @@ static void keep_version(struct program *p, struct version *v) {
     p->versions--;
 }
 
-// The newest version with these starts, made if there is none, or if another would donate more. It is held
-// for the caller. NULL and an error.
+// Returns the newest version that fits views beginning at these offsets. Makes one if there is none, or if a
+// new one would donate more inputs. The caller holds a reference. NULL and an error.
 static struct version *find_version(int unit, struct program *p, const struct segment *s) {
     int starts = list_starts(s, NULL);
     int64_t *start = memory_alloc(sizeof *start * (size_t)(starts + 1));

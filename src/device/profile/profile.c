@@ -149,7 +149,8 @@ static size_t bytes_of(const struct profile_record *r) {
     return sizeof *r + sizeof r->word[0] * (r->has_words_of ? 1 : r->words);
 }
 
-// What a thread records last for words of such a kind: a program does the same again and again.
+// Returns the slot of the thread's last record with words of this hash. Programs repeat themselves, so a
+// record often finds its words there already and need not store them again.
 static const struct profile_record **list_of(struct thread *t, int words, const uintptr_t *word) {
     uintptr_t mix = (word[0] >> 4) + word[words / 2] * 31 + word[words - 1] * 7 + (uintptr_t)words;
     return &t->list[(mix ^ mix >> 8) % LISTS];
@@ -330,7 +331,8 @@ static bool keep_time(struct profile *p, const struct profile_record *r) {
     return true;
 }
 
-// Launches wait for the step that they belong to, which is recorded when it ends.
+// Reads a thread's records. A step is recorded when it ends, so the launches before it wait until then to
+// learn which step they belong to.
 static bool read_thread(struct profile *p, struct thread *t) {
     int waiting = p->spans;
     for (struct block *b = t->first; b; b = b->next) {

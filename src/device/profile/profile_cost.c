@@ -55,8 +55,8 @@ static const struct tile_cost *cost_of(struct costs *c, const struct profile_rec
     return NULL;
 }
 
-// The IR says how many bytes of memory a kernel moves, not in which direction: they are divided as those of
-// the arguments.
+// Sets the operations and bytes of a launch. The IR tells how much memory a kernel moves, not in which
+// direction, so its bytes are divided in the proportion of the arguments' bytes.
 static bool set_launch(struct costs *c, struct profile_span *s) {
     s->read = (double)s->r->read;
     s->written = (double)s->r->written;
@@ -79,7 +79,8 @@ static bool takes_rest(const struct profile_span *s, bool of_libraries) {
            (of_libraries ? !s->r->words : s->flops == 0);
 }
 
-// By step: operations that are still to be divided, and among how many.
+// Per step: the operations that are not assigned to a launch yet, and among how many launches they are
+// divided.
 struct rest {
     double flops;
     int shares;

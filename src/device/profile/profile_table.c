@@ -1,5 +1,5 @@
-// profile_table.c - a profile as a table: kernels by the time that they took, and where the rest of the time
-// went.
+// profile_table.c - prints a profile as a table: kernels by the time that they took, and where the rest of
+// the time went.
 
 #include "device/profile/profile.h"
 
@@ -51,7 +51,7 @@ static double ns_of(const struct profile *p, const struct profile_span *s) {
     return ns;
 }
 
-// What tells a row from others without making its name: the name's address, the ops, and where it ran.
+// The key of a row, built without composing its name: the name's address, the ops, and where it ran.
 struct row_key {
     const void *name, *device;
     uint32_t unit, dtype, calls, ops;
@@ -155,7 +155,7 @@ static double share_of_peak(const struct row *r) {
 
 // Words -----------------------------------------------------------------------------------------------------
 
-// A long name keeps its beginning.
+// Appends a name, padded to NAME_MOST characters; a longer one is cut off and ends in "...".
 static void add_name(struct text *out, const char *name) {
     int len = (int)strlen(name);
     if (len <= NAME_MOST)
@@ -209,7 +209,8 @@ static int compare_intervals(const void *a, const void *b) {
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-// When a unit was at work, in order. The caller frees it; NULL: memory is out, or there is nothing.
+// Returns the intervals in which the unit of `like` ran kernels, in order. The caller frees them. NULL if
+// memory is out or there are none.
 static struct interval *intervals_of(const struct profile *p, const struct row *like, int *count) {
     int room = 0;
     struct interval *list = NULL;

@@ -51,7 +51,7 @@ static void put(struct timeline *t, const char *text) {
     put_bytes(t, text, strlen(text));
 }
 
-// With at least so many digits.
+// Appends a number with at least `least` digits.
 static void put_number(struct timeline *t, int64_t number, int least) {
     char digit[24];
     int at = (int)sizeof digit;
@@ -224,7 +224,7 @@ static struct unit *find_unit(struct timeline *t, const struct device *d, int un
     return u;
 }
 
-// A track of the lane on which nothing else runs at that time.
+// Returns a track of the lane that is free from `begin` on, and occupies it until `end`.
 static int find_track(struct timeline *t, struct unit *u, int lane, int64_t begin, int64_t end) {
     int at = 0;
     while (at < u->tracks && (u->track_lane[at] != lane || u->track_end[at] > begin))

@@ -146,7 +146,7 @@ bool zl_kernel_parameter_at(zl_kernel k, int index, zl_kernel_parameter *out) {
 
 // Sizes -----------------------------------------------------------------------------------------------------
 
-// A call while its arguments are looked at.
+// The symbols of a kernel while they are bound to the shapes of a call's arguments.
 struct sizes {
     const struct tile_kernel *kernel;
     int64_t *value; // by symbol
@@ -586,8 +586,8 @@ static const struct device *device_in_place(const struct kernel_driver *driver) 
     return d;
 }
 
-// The array's memory on the device, whose first lane is asked to copy it there, or of the host. NULL and an
-// error.
+// Returns the array's memory on the device, to which the device's first lane copies it if needed, or else on
+// the host. NULL and an error.
 static void *address_of(zl_array a, const struct device *d) {
     char *memory = d && has_storage(a) ? device_reach(d, 0, 0, a->storage) : NULL;
     if (d && has_storage(a) && !memory)
@@ -602,7 +602,7 @@ static bool set_buffer(zl_kernel_buffer *out, zl_array a, const struct device *d
     return out->data || !a->size;
 }
 
-// An output of the size that the inputs give it.
+// Makes an output whose shape follows from the inputs.
 static zl_array new_output(struct sizes *b, const struct tile_buffer *buffer) {
     int64_t dim[TILE_DIMS];
     for (int i = 0; i < buffer->ndim; i++)

@@ -18,7 +18,7 @@ struct compiled {
     void **function; // one a launch
 };
 
-// Makes a call of the target's library, and tells what it says.
+// Calls a function of the target's library and checks its result.
 #define CALL(t, word, ...) ((t)->check((t)->calls->word(__VA_ARGS__), (t)->names->word))
 
 bool module_bind(void *library, const struct module_names *names, struct module_calls *out,
@@ -141,7 +141,8 @@ static bool bring(struct call *k, int i) {
             CALL(k->target, copy_in, k->memory[i], address, (size_t)k->sizes.bytes[i], NULL));
 }
 
-// The launch reads values on the host: a table in the device's memory is copied.
+// Makes argument i readable by the host, where the launch needs its value: a table in device memory is
+// copied.
 static bool find_value(struct call *k, int i) {
     k->value[i] = k->address[i];
     if (k->c->group.kernel->parameter[i].is_scalar || !is_of_device(k->target, k->address[i]))

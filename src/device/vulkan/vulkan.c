@@ -123,7 +123,8 @@ static bool copy(int unit, int lane, void *to, const void *from, size_t bytes, b
                        lane == DEVICE_LANES ? atomic_load(&units[unit].aside) : UINT64_MAX);
 }
 
-// What is not taken is told by vulkan_good.
+// Submits the open batch and records its point as the mark's. If the device rejects the batch, vulkan_good
+// reports it.
 static bool record(int unit, int lane, int place) {
     (void)lane;
     bool had_error = zl_error();

@@ -147,7 +147,7 @@ static bool find_types(struct vulkan_device *d) {
     return true;
 }
 
-// Which of the flags that a chip has it is opened with.
+// Clears all feature flags but the wanted ones that the chip has.
 static void keep_flags(uint32_t *flag, int flags, int wanted, const int *want) {
     uint32_t had[64];
     memcpy(had, flag, sizeof *flag * (size_t)flags);
@@ -196,7 +196,7 @@ static void find_subgroup(struct vulkan_device *d, const struct vk_properties11 
     d->unit.group.shared_bytes = (int)MIN_OF(d->unit.group.most_shared, INT_MAX);
 }
 
-// Of which halves subgroups multiply 16 x 16 elements, with sums of f32.
+// Returns the set of 16-bit dtypes for which subgroups multiply 16 x 16 matrices with f32 sums.
 static uint32_t find_matrices(const struct vulkan_device *d) {
     enum { MOST = 256, SIDE = 16 };
     struct vk_matrix *list = memory_zero(sizeof *list * MOST);

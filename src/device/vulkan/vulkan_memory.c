@@ -128,7 +128,8 @@ static int add_block(struct vulkan_device *d, struct heap *h, uint64_t bytes, bo
 
 // Parts -----------------------------------------------------------------------------------------------------
 
-// Under the lock. Where a part begins; -1: it has no room, or it cannot be described.
+// Takes a part of a block and returns its offset; -1 if no gap is large enough, or memory is out. Under the
+// lock.
 static int64_t take_part(struct block *b, uint64_t bytes) {
     for (int i = 0; i < b->gaps; i++) {
         struct gap *g = &b->gap[i];

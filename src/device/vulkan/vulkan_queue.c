@@ -187,7 +187,8 @@ static bool conflict(const struct range *a, const struct range *b) {
     return (a->is_written || b->is_written) && a->begin < b->end && b->begin < a->end;
 }
 
-// Reads are named too: some drivers drop a barrier whose first half is nothing but reads.
+// Adds a barrier between all reads and writes. Reads are named too: some drivers drop a barrier whose first
+// half has nothing but reads.
 static void barrier(struct vulkan_device *d, struct queue *q) {
     struct vk_barrier all = {.record = VK_RECORD_BARRIER,
                              .before = VK_ACCESS_READ | VK_ACCESS_WRITE,
@@ -523,7 +524,8 @@ bool vulkan_write(struct vulkan_device *d, void *to, const void *from, size_t by
     return good;
 }
 
-// Asks for a piece and submits it. Its value; 0 and an error.
+// Enqueues a copy from the device to the read-back buffer and submits it. Returns the batch's value on the
+// timeline; 0 and an error.
 static uint64_t ask_back(struct vulkan_device *d, struct queue *q, const char *from, uint64_t bytes,
                          uint64_t at) {
     lock_take(&q->lock);

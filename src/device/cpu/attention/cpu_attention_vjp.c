@@ -1,9 +1,10 @@
-// cpu_attention_vjp.c - cotangents of q, k and v: scores are computed again, block by block, from the largest
-// and the sum that the forward pass has kept. A thread takes all of one matrix of keys, so that nothing is
-// added up by two; where there are fewer of these than threads, some rows of queries, and what they give the
-// keys is added up afterwards.
+// cpu_attention_vjp.c - cotangents of q, k and v. Scores are recomputed, block by block, from the maximum and
+// the sum per row that the forward pass kept. One thread handles all keys of a matrix, so that no two threads
+// add to the same dk and dv. If there are fewer matrices than threads, the rows of queries are divided too;
+// each part then has its own dk and dv, which are added up afterwards.
 //
-// All results lie as attention.h says of those of the forward pass: a line for each column, panel by panel.
+// All results have the layout that attention.h gives for the forward pass: one row per column, panel by
+// panel.
 
 #include "device/cpu/attention/attention.h"
 #include "device/cpu/rows/operands.h"
@@ -49,7 +50,7 @@ static void *take(char *at, size_t *used, int64_t count) {
     return at ? at + before : NULL;
 }
 
-// Lays it out from `at` on, unless that is NULL; the bytes that it takes.
+// Assigns the work arrays their places from `at` on, unless that is NULL. Returns the bytes that they take.
 static size_t lay_out(const struct backward *f, struct work *w, char *at) {
     const struct attend *a = &f->a;
     const int64_t rows = a->kernel->rows, cols = a->kernel->cols, step = a->kernel->step;
@@ -73,7 +74,7 @@ static size_t lay_out(const struct backward *f, struct work *w, char *at) {
     return used + GEMM_SLACK;
 }
 
-// Floats of dk, and of both.
+// Returns the number of floats of dk, or of dk and dv together.
 static int64_t keys_size(const struct backward *f, bool both) {
     const struct attend *a = &f->a;
     int64_t rows = a->kernel->rows, columns = attention_round(a->dim, rows);
@@ -94,7 +95,7 @@ static bool open_work(const struct backward *f, struct work *w) {
     return at;
 }
 
-// What is known of each row. Rows that fill up a panel have no weight.
+// Loads the per-row state that the forward pass kept. Rows that only pad a panel get no weight.
 static void start_rows(const struct backward *f, struct work *w) {
     const struct attend *a = &f->a;
     const int64_t first = (w->b * a->matrices + w->m) * a->rows + w->first;

@@ -220,7 +220,7 @@ static void write_chunk(const struct back *b, struct work *w, int64_t first, int
         write_numbers(b, w, OF_BETA, c->dbeta, first, head);
 }
 
-// One head of one sequence.
+// Runs one head of one sequence.
 static void run_unit(const struct back *b, struct work *w, int64_t unit) {
     struct delta_chunk *c = &w->c;
     const int64_t sequence = unit / b->heads, head = unit % b->heads;
@@ -254,7 +254,8 @@ static void run_unit(const struct back *b, struct work *w, int64_t unit) {
 
 // Scratch ---------------------------------------------------------------------------------------------------
 
-// The next `count` numbers of memory that is used up to *used; NULL while it is counted.
+// Takes the next `count` numbers of the scratch memory, of which *used bytes are taken. NULL if memory is
+// NULL: then the sizes are only added up.
 static void *take(const struct back *b, char *memory, size_t *used, int64_t count) {
     size_t before = *used;
     *used += ((size_t)count * b->wide + LINE - 1) / LINE * LINE;

@@ -63,7 +63,8 @@ static double start_of(const struct turning *t, int64_t batch) {
     return t->wide == ZL_FLOAT64 ? start : (double)narrow;
 }
 
-// Angles of a tile's positions, each number rounded as other ops would.
+// Computes the angles of a tile's positions; intermediate results are rounded as the separate ops would round
+// them.
 static void fill_angles(const struct turning *t, const struct turning_tile *tile, char *angle) {
     int64_t wide = (int64_t)zl_dtype_size(t->wide);
     double start = start_of(t, tile->batch);
@@ -116,7 +117,7 @@ static void copy_pairs(const struct turning *t, const struct turning_tile *tile,
         memcpy(to + j * (int64_t)sizeof pair, &pair, sizeof pair);   \
     }
 
-// The pairs of a line, the two of each in the other order.
+// Copies a row of pairs with the two elements of each pair exchanged.
 static void swap_pairs(const struct turning *t, const struct turning_tile *tile, char *to, const char *from,
                        int64_t apart) {
     int64_t n = tile->pairs, bytes = n * t->item;

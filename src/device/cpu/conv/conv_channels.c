@@ -120,8 +120,8 @@ static bool are_alike(const struct convolution *v, const struct spot *s) {
            last * a->stride - a->low + (v->kernel[2] - 1) * a->dilation < v->in[2];
 }
 
-// Whether taps come by three, each of which lies as far behind the one before it as neighbours do: then these
-// share elements of x, which are read once.
+// Returns whether the taps come in threes with the same distance in x between consecutive taps as between
+// consecutive positions. Then neighbouring positions share elements of x, which are loaded once.
 static bool are_threes(const struct tap *tap, int64_t taps, int64_t apart) {
     for (int64_t t = 0; taps % 3 == 0 && t < taps; t += 3)
         if (tap[t + 1].x != tap[t].x + apart || tap[t + 2].x != tap[t].x + 2 * apart)

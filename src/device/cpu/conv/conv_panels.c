@@ -119,7 +119,8 @@ static const char *patch(const struct convolution *v, const struct spot *s, cons
     return x;
 }
 
-// Bytes [from, from + bytes) of the channels of one tap, for all positions; room: for as many.
+// Packs bytes [from, from + bytes) of the channels at one tap, for all positions. `room` has space for one
+// unpacked copy.
 static void pack_tap(const struct convolution *v, const struct spots *s, const int64_t *tap, int64_t from,
                      int64_t bytes, char *room, char *to) {
     const struct gemm_kernel *u = v->kernels;

@@ -78,7 +78,7 @@ static const struct form *form_here(void) {
     return NULL;
 }
 
-// Taps along the last axis that lie side by side are one run.
+// Returns how many taps along the last axis form one contiguous run of x.
 static int64_t taps_of_run(const struct convolution *v) {
     return v->flip || v->axis[2].dilation > 1 ? 1 : v->kernel[2];
 }
@@ -131,7 +131,7 @@ int64_t conv_spot_parts(struct convolution *v) {
     return conv_window_parts(v, sizeof(float), panels_of(v));
 }
 
-// What a block of positions has summed with a panel, to where it belongs.
+// Stores the sums of a block of positions with one panel in the result.
 static void put(const struct conv_window *w, const float *sum, int64_t sum_row, int64_t spot, int64_t count,
                 int64_t output) {
     const struct convolution *v = w->v;

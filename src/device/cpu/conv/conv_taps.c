@@ -1,10 +1,10 @@
-// conv_taps.c - convolutions of each channel by a kernel that is larger than the result, as gradients of
-// depthwise kernels are.
+// conv_taps.c - depthwise convolutions with kernels larger than the result, such as those that compute the
+// gradients of depthwise kernels.
 //
-// Groups in the batch are channels consecutive where x and w are views of such arrays: both are read as they
-// lie, and what is summed over besides the taps, the batch of the convolution that is differentiated, is the
-// first axis. A part is some lines of taps, whose products are added to all of the result; parts do not
-// depend on the number of threads, and so do not the results.
+// The groups are in the batch axis (in_batch): x and w are views of arrays whose channels are contiguous, and
+// both are read in place. Besides the taps, such a gradient sums over the batch of the forward convolution,
+// which is the first axis here. A part is a range of rows of taps, whose products are added to the whole
+// result. The division into parts does not depend on the number of threads, so the results do not either.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/gemm/product.h"
@@ -44,8 +44,8 @@ bool conv_has_taps(const struct convolution *v) {
 
 // Sums ------------------------------------------------------------------------------------------------------
 
-// Adds products of n taps to the sums of `positions` neighbours. Bytes between: apart, what neighbours see of
-// x; next, what taps see.
+// Products of n taps to be added to the sums of a few neighbouring positions. Distances are in bytes: `apart`
+// in x between neighbouring positions, `next` in x and `w_next` in w between consecutive taps.
 struct run {
     const char *x, *w;
     int64_t n, apart, next, w_next;

@@ -1,9 +1,9 @@
-// cpu_conv.c - convolutions: patches of the input, a tile of them at a time, times the kernels as a matrix,
-// or as conv_panels.c or conv_amx.c does it.
+// cpu_conv.c - convolutions as matrix products of patches of the input and the kernels: one tile of patches
+// at a time, or as in conv_panels.c or conv_amx.c.
 //
-// Where each channel has a kernel of its own there is no matrix: rows of channels are multiplied and added
-// (conv_channels.c, or conv_taps.c if the kernels are large), or lines if there is one channel
-// (conv_lines.c). Tiles do not depend on the number of threads, and so do not the results.
+// Depthwise convolutions are no matrix product: rows of channels are multiplied and added (conv_channels.c,
+// or conv_taps.c if the kernels are large), or rows of positions if there is one channel (conv_lines.c). The
+// division into tiles does not depend on the number of threads, so the results do not either.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/gemm/product.h"

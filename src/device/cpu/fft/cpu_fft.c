@@ -47,7 +47,8 @@ static void run_complex(const struct transform *t, struct fft_lines *l, char *co
 
 // Real to complex -------------------------------------------------------------------------------------------
 
-// The first half + 1 elements, in the spare lists.
+// Transforms a real row as complex numbers, each made of two consecutive elements. The first half + 1
+// elements of the result are left in the spare lists.
 static void transform_pairs(const struct transform *t, struct fft_lines *l, char *const *from) {
     cpu_fft_load(from, l->lanes, 2 * t->step[FROM], t->step[FROM], t->half, l->re, l->im);
     cpu_fft_run(t->kit->plan, l);
@@ -202,7 +203,8 @@ static void store_ends(const struct fft_line *line, int64_t from, int64_t count,
     cpu_fft_store(&at, 1, line->step, line->apart, count, re, im, scale);
 }
 
-// Elements from..from + n - 1 of a real line's transform, as those that mirror them. At most PIECE.
+// Stores the mirror images (complex conjugates at index N - k) of elements [from, from + n) of a real row's
+// transform. n is at most PIECE.
 static void store_mirrored(const struct long_line *x, int64_t from, int64_t n, const float *re,
                            const float *im) {
     float list[2][PIECE];
@@ -298,7 +300,7 @@ static void run_long_lines(struct transform *t) {
         run_long_range(t, 0, t->others.size);
 }
 
-// The axes but the one of the lines; dim: room for a number an axis.
+// Lays out the loop over all axes except the transformed one. `dim` has room for one size per axis.
 static void set_layout(struct transform *t, zl_array out, zl_array x, const char *data, int axis,
                        int64_t *dim) {
     struct layout *l = &t->others;

@@ -1,5 +1,5 @@
-// fft_move.c - lines of complex numbers between memory and lists: four at a time where they are neighbours in
-// memory, one by one elsewhere.
+// fft_move.c - moves rows of complex numbers between memory and lists of real and imaginary parts: four rows
+// at a time if they are adjacent in memory, else element by element.
 
 #include "device/cpu/fft/fft_plan.h"
 
@@ -35,7 +35,7 @@ static inline void turn(quad *x) {
     x[3] = ZIP_HIGH(b, d);
 }
 
-// Whether elements of one place follow each other from line to line.
+// Returns whether corresponding elements of consecutive rows are adjacent in memory.
 static bool are_neighbours(char *const *line, int64_t lanes) {
     for (int64_t l = 1; l < lanes; l++)
         if (line[l] - line[l - 1] != PAIR)

@@ -1,4 +1,5 @@
-// cpu_matmul.c - matrix products: batches and parts of them side by side, each by the best way for its size.
+// cpu_matmul.c - matrix products: divides batches and large products among threads, and chooses the best
+// algorithm for each size.
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/gemm/product.h"
@@ -146,7 +147,7 @@ static bool multiply_half(zl_dtype dtype, const struct gemm *g) {
     return true;
 }
 
-// The part of a product that begins at a row and a column of the result.
+// Returns the m x n part of a product whose result begins at (row, col).
 static struct gemm part_of(int64_t item, const struct gemm *g, int64_t row, int64_t col, int64_t m,
                            int64_t n) {
     struct gemm part = *g;

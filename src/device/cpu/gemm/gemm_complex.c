@@ -48,7 +48,7 @@ static bool multiply_rows(const struct gemm *g) {
     return ok;
 }
 
-// A copy of a matrix, contiguous by rows.
+// Returns a row-major contiguous copy of a matrix, which the caller frees.
 static char *copy_rows(const char *from, struct stride2 stride, int64_t rows, int64_t cols) {
     char *to = memory_alloc((size_t)(rows * cols * COMPLEX));
     if (to)

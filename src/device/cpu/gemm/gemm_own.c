@@ -391,9 +391,9 @@ static void cut_result(struct own *o) {
     o->col_parts = MIN_OF(divide_up(o->threads, o->row_parts), divide_up(o->columns, o->u->cols));
 }
 
-// Returns whether each part packs the columns of b that it needs by itself, if threads are few: where no
-// other part needs them, or they about fit L1. Packing them twice then takes less time than to wait for each
-// other and to move cache lines between cores.
+// Returns whether each part packs the columns of b that it needs by itself. It does with few threads if no
+// other part needs them, or if they about fit L1: packing them twice then takes less time than waiting for
+// each other and moving cache lines between cores.
 static bool packs_alone(const struct own *o) {
     if (o->threads == 1 || o->threads >= THREADS_MANY || o->row_parts * o->col_parts > o->threads ||
         pool_inside())

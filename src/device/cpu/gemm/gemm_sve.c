@@ -48,7 +48,7 @@
     LOAD_A(1, 48) "add %[a], %[a], #32\naddvl %[b], %[b], #3\n"
 #define WORD_START LOAD_A(0, 0) LOAD_A(1, 16) LOAD_B(2, 0) LOAD_B(3, 1) LOAD_B(4, 2)
 
-// The same of 8 doubles, in four vectors.
+// The same for f64: a step has 8 rows of a, in four vectors.
 #define FMLA_DOUBLE(c, b, a, lane) "fmla z" #c ".d, z" #b ".d, z" #a ".d[" #lane "]\n"
 #define DOUBLE_COLUMN(b, c0, c1, c2, c3, c4, c5, c6, c7, w, x, y)                                           \
     FMLA_DOUBLE(c0, b, 0, 0)                                                                                \

@@ -22,7 +22,7 @@ enum {
 // once.
 enum { PANELED_LEAST = 7, PANELED_ROWS = 48, PANELED_COLUMNS = 32, PANELED_K = 4096 };
 
-// Where it takes lines across them: at most so many vectors, and so many lines at a time.
+// Limits of the kernel that computes across rows of the matrix: the most vectors, and the rows at a time.
 enum { ACROSS_MOST = 24, ACROSS_LINES = 16, ACROSS_LINES_LEAST = 4 };
 
 // More than THIN_MOST vectors are worth it with as many elements, or lines at a time. With fewer than

@@ -184,7 +184,7 @@ struct gemv {
     int64_t x_item; // bytes of an element of x
 };
 
-// n results from `row` on, where they belong.
+// Stores n results from `row` on.
 static void put(const struct gemv *v, int64_t row, const char *from, int64_t n) {
     cpu_move((size_t)v->wide, v->y + row * v->y_stride, (struct stride2){0, v->y_stride}, from,
              (struct stride2){0, v->wide}, 1, n);

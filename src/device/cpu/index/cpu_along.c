@@ -81,7 +81,7 @@ static void plan(struct along *a, zl_array array, const char *data, zl_array ind
     add_operand(&a->layout, indices, array, data, stride);
 }
 
-// Rows are the last axis; one element is a row too.
+// Makes the last axis the row that one step handles. If there is no axis, the single element is a row.
 static void plan_rows(struct layout *l) {
     if (l->axes == 0)
         l->axis[l->axes++] = (struct layout_axis){.dim = 1};
@@ -90,7 +90,7 @@ static void plan_rows(struct layout *l) {
         l->axis[j].step = 1;
 }
 
-// Whether indices and other elements are contiguous in a row.
+// Returns whether the indices of a row, and the elements of the other operand, are contiguous.
 static bool is_dense(const struct along *a) {
     const struct layout_axis *x = &a->layout.axis[a->layout.axes - 1];
     return x->stride[INDEX] == a->layout.item[INDEX] && x->stride[OTHER] == a->layout.item[OTHER];
@@ -106,7 +106,7 @@ static void take_rows(const struct layout *l, struct walk *w, int64_t tiles, con
     }
 }
 
-// One long row is cut in pieces, for the threads.
+// Splits a single long row into pieces, so that threads can share it.
 static void cut_row(struct layout *l) {
     enum { PIECE = 16384 };
     int64_t whole = l->axis[0].dim / PIECE;

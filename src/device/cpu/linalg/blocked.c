@@ -57,8 +57,8 @@ static void note_failure(const struct factor *f) {
     atomic_store(&((struct factor *)(uintptr_t)f)->info, CPU_FACTOR_NO_MEMORY);
 }
 
-// c (m x n) = a (m x k) times b (k x n), added if so; columns of c are dense. Column-major is row-major
-// transposed: the product of the transposed matrices in reverse order.
+// Computes c = a b, or c += a b if `add`, where c is m x n and a is m x k. The columns of c are contiguous.
+// gemm is row-major, so it is given the transposed product: the factors exchanged, each transposed.
 static void multiply(const struct factor *f, int64_t m, int64_t n, int64_t k, struct block a, struct block b,
                      struct block c, bool add) {
     struct gemm g = {.m = n,
@@ -222,7 +222,7 @@ static void solve_right_turned(const struct factor *f, int rows, int n, char *l,
 
 // Cholesky --------------------------------------------------------------------------------------------------
 
-// What the factor of the first n1 columns means for the rest.
+// The factored first n1 columns, by which the remaining n - n1 are updated.
 struct pillar {
     const struct factor *f;
     int n, n1, lead;

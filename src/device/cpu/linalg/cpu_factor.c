@@ -15,7 +15,8 @@ static const int ask = -1; // a work area of this size asks how large it should 
     type *name;                        \
     *(void **)&name = (f)->function[which]
 
-// Of a row-major n x n matrix: nothing above the diagonal, or below it if upper.
+// Clears the triangle of a row-major n x n matrix that does not belong to the factor: above the diagonal, or
+// below it if `upper`.
 static void clear_other_triangle(const struct factor *f, char *a, bool upper) {
     for (int64_t i = 0; i < f->n; i++) {
         int64_t from = upper ? 0 : i + 1, count = upper ? i : f->n - i - 1;

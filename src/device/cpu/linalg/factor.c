@@ -40,7 +40,8 @@ bool cpu_factor_open(struct factor *f, const struct call *c, const char *functio
     return find(f, functions);
 }
 
-// A number times zero is zero unless it is not finite; vectors of them are added up side by side.
+// Returns whether all numbers are finite. A number times zero is zero only if it is finite, so the sum of
+// these products is zero only if all are.
 #define ALL_FINITE(name, type)                                          \
     static bool name(const char *data, int64_t count) {                 \
         typedef type lanes __attribute__((vector_size(64)));            \

@@ -45,7 +45,8 @@ static bool is_better(const struct search *s, const char *value, bool is_nan, co
            (is_nan || (s->is_max ? s->by.less(best->value, value) : s->by.less(value, best->value)));
 }
 
-// Whether n elements consecutive have a better one, which becomes the best; where it is remains to be found.
+// Returns whether any of n contiguous elements is better than *best, and then updates its value; the caller
+// has still to find its index.
 static bool has_better(const struct search *s, const char *from, int64_t n, struct found *best) {
     _Alignas(8) char value[ITEM_MOST];
     cpu_call_row(s->extreme, value, from, NULL, NULL, n);
@@ -129,7 +130,7 @@ static void search_once(struct search *s) {
 
 enum { LANES = 64, COLUMNS_LEAST = 16 };
 
-// Any strides: over tiles that are gathered across the axis.
+// Searches several rows of any strides at once, by way of tiles into which they are gathered.
 static void look_across(const struct search *s, const struct walk *w, int64_t lanes, int64_t lane_stride) {
     struct found best[LANES];
     _Alignas(64) char tile[TILE];

@@ -90,7 +90,8 @@ static bool sort_line(const struct sorting *s, int64_t line, char *room) {
     return true;
 }
 
-// SORT_LANES lines, which lie across each other while they are sorted.
+// Sorts SORT_LANES short rows at once. They are transposed meanwhile, so that each is one lane of the
+// vectors.
 static void sort_short_lines(const struct sorting *s, int64_t first) {
     _Alignas(64) char lines[SORT_LANES * SORT_SHORT * sizeof(uint64_t)], across[sizeof lines];
     int64_t size = sizes[s->kind], bytes = s->n * size;

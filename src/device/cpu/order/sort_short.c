@@ -6,7 +6,7 @@
 
 #include "device/cpu/order/sort.h"
 
-// The smaller of each two lanes stays in a, the larger goes to b.
+// Compares a and b lane by lane, and puts the smaller element into a, the larger into b.
 #define EXCHANGE(type, lanes)                                                          \
     typedef type vec_##type __attribute__((vector_size(16)));                          \
     static inline void exchange_##type(type *a, type *b) {                             \

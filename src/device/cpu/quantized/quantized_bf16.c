@@ -108,7 +108,7 @@ INLINE floats4 number_of(halves8 code, bool high, floats4 scale, floats4 bias) {
     return fused(x - 8388608, scale, bias);
 }
 
-// 16 numbers of a byte each.
+// Unpacks 16 codes of eight bits to bf16.
 INLINE void unpack_bytes(const uint8_t *from, float scale, float bias, halves8 *out) {
     const bytes16 zero = {0};
     floats4 s = (floats4){0} + scale, b = (floats4){0} + bias;
@@ -207,7 +207,7 @@ INLINE void put_four(float *to, floats4 x, bool add) {
     *(floats_memory *)to = x;
 }
 
-// A panel of rows times one of columns, added to the result or put there.
+// Multiplies a panel of rows by a panel of columns, and adds the products to `out` or stores them there.
 WITH_BF16 static void multiply_tile(const uint16_t *x, const uint16_t *w, int64_t k, bool add, float *out) {
     floats4 sum[PAIRS][PAIRS];
 #pragma GCC unroll 4

@@ -42,7 +42,7 @@ INLINE bytes16 fp4_of(bytes16 code) {
     return r;
 }
 
-// Of two columns 32 codes of four bits, or 16 of eight, as two or four slices.
+// Unpack two columns, of 32 four-bit or 16 eight-bit codes each, to four or two slices.
 INLINE void nibbles_of(bytes16 a, bytes16 b, bytes16 *out) {
     bytes16 low = zip_low(a, b), high = zip_high(a, b);
     out[0] = low & 15, out[1] = low >> 4;

@@ -261,8 +261,8 @@ struct column_room {
     int8_t *zipped;
 };
 
-// Scales of the columns that are multiplied at once, of groups or of every 32 codes, and room behind those of
-// one.
+// Returns the floats of the scales of the columns that are multiplied at once: one per group or per 32 codes,
+// with slack after those of each column.
 static int64_t room_scales(const struct ints *j) {
     return MAX_OF(j->q->groups + 2 * INT_SUMS, j->q->k / SHARED) * j->kind->columns;
 }

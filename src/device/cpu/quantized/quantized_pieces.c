@@ -23,7 +23,7 @@ static void unpack(const struct quantized *q, int64_t w, int64_t row, int64_t gr
                q->biases ? q->biases + at * q->scale_item : NULL, groups, out);
 }
 
-// Rows that are unpacked at once, at most.
+// Returns the most rows that are unpacked at once.
 static int64_t rows_most(const struct quantized *q) {
     return MAX_OF((q->m == 1 ? PIECE_ONE : PIECE_MANY) / (q->item * q->k), 1);
 }

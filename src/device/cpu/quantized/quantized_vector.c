@@ -104,7 +104,7 @@ struct columns {
 #define UNITE               "add v30.4s, v30.4s, v31.4s\nscvtf v30.4s, v30.4s\n"
 #define SCALE               "fmla v8.4s, v30.4s, v10.4s\n"
 
-// A row of two parts.
+// The row as codes of two 8-bit parts.
 #define TWO_ROW "ldp q16, q17, [%[x]]\nldp q18, q19, [%[x], #32]\nadd %[x], %[x], #64\n"
 #define TWO_PRODUCTS                                                                          \
     MULTIPLY(28, 20, 16)                                                                      \

@@ -84,7 +84,7 @@ static int64_t strips_of(int64_t n) {
     return (n + STRIP - 1) / STRIP;
 }
 
-// Scans the strips of a block, of n elements in all, each by itself, into kept.
+// Scans each strip of a block of n elements separately, and stores the results in `kept`.
 static void scan_block(const struct scanning *s, const char *from, int64_t n, char *kept) {
     const char *elements = read_line(s, from, n, kept);
     int64_t whole = n / STRIP, done = whole * STRIP * s->wide;

@@ -10,7 +10,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-// A run of 1 to 16 bytes as two copies that overlap.
+// Copies 1 to 16 bytes as two copies that may overlap.
 INLINE void copy_tiny(char *to, const char *from, size_t bytes) {
     char head[8], tail[8];
     size_t half = bytes >= 8 ? 8 : bytes >= 4 ? 4 : bytes >= 2 ? 2 : 1;

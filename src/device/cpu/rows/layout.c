@@ -44,7 +44,8 @@ static enum layout_access access_inner(const struct layout *l, int k, unsigned v
     return stride == 0 && may_be_scalar(l, k, vectors) ? ACCESS_SCALAR : ACCESS_TILE;
 }
 
-// How operand k is reached over the axes from first on as one run.
+// Returns how operand k can be accessed if the axes from `first` on are run as one: in place, as a scalar, or
+// through a tile.
 static enum layout_access access_box(const struct layout *l, int k, int first, unsigned vectors) {
     bool dense = true, constant = may_be_scalar(l, k, vectors);
     int64_t expected = l->item[k];
@@ -325,7 +326,7 @@ struct tiles {
     _Alignas(64) char room[BLOCK_ROOM + LAYOUT_OPERANDS * LINE];
 };
 
-// Each of so many rows, a line further apart than they are long.
+// Assigns each tiled operand a tile of `rows` rows. Rows are one cache line further apart than their length.
 static void lay_out_tiles(const struct layout *l, struct tiles *t, int64_t rows, int64_t cols) {
     char *at = t->room;
     for (int k = 0; k < LAYOUT_OPERANDS; k++) {

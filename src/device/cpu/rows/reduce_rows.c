@@ -137,7 +137,8 @@ static void join_segments(const struct reduction *r) {
     }
 }
 
-// The end of the input, if it is read from memory, one element after the other; else NULL.
+// Returns the end of the input if it is contiguous in the order of reduction and larger than the last-level
+// cache, so that prefetching pays; else NULL.
 static const char *find_end(const struct reduction *r) {
     const int64_t bytes = r->kept.size * r->reduced.size * r->by.item;
     int64_t expected = r->by.item;

@@ -57,7 +57,7 @@ static int input_of(struct fuse_writer *base, int index, int k, int op) {
     return r->inputs;
 }
 
-// How far the operands of one line are from those of the next.
+// Sets the distance of each operand from one row to the next, in bytes.
 static void set_lines(const struct group *g, struct stretch *s, const struct fuse_recipe *r) {
     for (int k = 0; k < s->operands; k++) {
         int input = k - r->outputs;

@@ -12,7 +12,7 @@ struct epilogue {
     atomic_int compiled; // calls of a part that ran in compiled kernels
 };
 
-// The group, of which one part is left.
+// Runs the group's elementwise work on one part of the product.
 static void run_part(void *context, const struct product_part *part) {
     struct epilogue *e = context;
     struct group g = *e->g;

@@ -1,8 +1,8 @@
 // threefry.c - random bits: words of the counter-based generator in op/threefry.h.
 //
-// Each key has its own part of the result, seen as 32-bit words. Counter i gives word i and, behind all of
-// those, word pairs + i. So every word depends on its position alone, and any number of threads gives the
-// same bits.
+// Each key has its own part of the result, seen as 32-bit words. Counter i yields word i of the first half
+// and word pairs + i, in the second. Every word depends on its position alone, so the bits are the same for
+// any number of threads.
 
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"

@@ -33,7 +33,7 @@ ZL_AT_LOAD {
 static const char flags[] = "-O3 -Werror=implicit-function-declaration -Werror=int-conversion "
                             "-Werror=incompatible-pointer-types";
 
-// The name that the text begins with.
+// Copies the name from the comment that the text begins with.
 static void find_name(const char *text, char *name) {
     size_t bytes = strcspn(text + 3, "\n");
     bytes = MIN_OF(bytes, NAME_MOST);

@@ -1,5 +1,5 @@
-// tile_kernel.c - tile kernels on the CPU: rendered as C, compiled by the system's compiler, blocks over the
-// thread pool.
+// tile_kernel.c - tile kernels on the CPU: rendered as C, compiled by the system's compiler, and run with
+// their blocks divided among the threads of the pool.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/tile/compiler.h"
@@ -22,8 +22,8 @@ struct compiled {
 
 // Compiling -------------------------------------------------------------------------------------------------
 
-// Loops that look at every index become no vectors: more than -Og takes twice to six times as long to compile
-// and gains little.
+// With index checks (SETTING_CHECK), loops do not vectorise anyway: more than -Og would take two to six times
+// as long to compile and gain little.
 static const char *flags(void) {
     return setting_flag(SETTING_CHECK) ? "-Og -w -fno-strict-aliasing"
                                        : "-O3 -funroll-loops -w -fno-strict-aliasing";
