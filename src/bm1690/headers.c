@@ -178,7 +178,7 @@ bool bm1690_header(struct text *out, const char *name) {
 
 // Stub ------------------------------------------------------------------------------------------------------
 
-// Definitions in the file that our helper would define a second time.
+// Tells the helper which of its definitions the file makes itself.
 static void add_own(struct text *out, const char *device_c) {
     if (strstr(device_c, "__ppl_get_dtype(int"))
         text_add(out, "#define PPL_OWN_DTYPE\n");

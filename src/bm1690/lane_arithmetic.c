@@ -14,12 +14,12 @@ run_function run_arithmetic, run_cast, run_select;
 
 // Functions -------------------------------------------------------------------------------------------------
 
-// A result of one step, in the dtype.
+// Rounds the result of one step to the dtype.
 static float step(enum bm1690_dtype dtype, float x) {
     return element_flush(element_step(dtype, x));
 }
 
-// The first guess is made of the dtype's own bits.
+// Returns the first guess of 1 / sqrt(x), computed from the bits of x in the dtype.
 static float rsqrt_seed(float x, enum bm1690_dtype dtype) {
     if (dtype == BM1690_FP16)
         return half_to_float((uint16_t)(0x59ba - (half_from_float(x) >> 1)));
@@ -45,7 +45,8 @@ static float divide(float a, float b, enum bm1690_dtype dtype) {
     return signbit(b) ? -q : q;
 }
 
-// A zero is its own root; what is below the smallest normal number has none.
+// The root of a zero is that zero. For a subnormal number the chip gives NaN: it is flushed to 0 and
+// multiplied by 1 / sqrt(0).
 static float square_root(float x, enum bm1690_dtype dtype) {
     return x == 0 ? x : element_flush(x) * rsqrt(element_flush(x), dtype);
 }
@@ -175,7 +176,7 @@ static void run_floats(const struct elementwise *e, uint8_t *y, const uint8_t *a
             element_result(y + i * e->y->stride[3] * e->y->size, e->y->dtype, r[i]);
 }
 
-// Whole numbers: subnormal ones count as what they are, and what is no number stays as it is.
+// Rounds to a whole number. Subnormal numbers keep their value here, and NaN stays as it is.
 static void round_element(uint8_t *y, const uint8_t *a, enum bm1690_dtype dtype, int mode) {
     float x = element_load(a, dtype);
     if (isnan(x))

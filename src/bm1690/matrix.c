@@ -141,7 +141,8 @@ static bool check_output(struct command *command, const struct view *out, const 
                           bm1690_dtype_name(in->dtype));
 }
 
-// A bias of local memory has one element for each column, {1, 64, 1, columns}: the same in every lane.
+// Loads the bias. In local memory it has the shape {1, 64, 1, columns}: one element per column, the same in
+// every lane.
 static bool load_bias(struct command *command, struct product *p) {
     const union bm1690_value *bias = command_value(command, "bias");
     enum bm1690_dtype dtype = (enum bm1690_dtype)command_value(command, "bias_dtype")->i;

@@ -21,7 +21,7 @@ static double lanes_used(const struct view *v) {
     return MIN_OF(v->dim.c, BM1690_LANE_COUNT);
 }
 
-// Vectors of 64 bytes that the busiest lane takes.
+// Returns the number of 64-byte vectors that the busiest lane processes.
 static double vectors(const struct view *v) {
     int64_t groups = (v->lane + v->dim.c + BM1690_LANE_COUNT - 1) / BM1690_LANE_COUNT;
     int64_t bytes = (int64_t)v->dim.h * v->dim.w * v->size;

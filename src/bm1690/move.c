@@ -52,7 +52,8 @@ static void copy_channel(void *context, int part) {
         copy_row(to, view_row(to, n, c, h), from, view_row(from, n, other, h));
 }
 
-// A source of one channel is copied to all channels; by the TIU, to those of one round of lanes.
+// Copies a tensor. A source of one channel is broadcast to all channels; by the TIU, to those of one round of
+// lanes.
 bool run_copy(struct command *command) {
     struct copy k = {command_operand(command, 0), command_operand(command, 1)};
     bool spreads = command->operation == ANY_LANE && k.from->dim.c == 1;

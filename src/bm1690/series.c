@@ -58,7 +58,7 @@ struct mapping {
     float (*function)(float x);
 };
 
-// What is no number has all bits of its fraction.
+// Replaces any NaN by the one that the chip produces, with all fraction bits set.
 static float number_or_nan(float x) {
     return isnan(x) ? float_of_bits(0x7fffffff) : x;
 }

@@ -174,7 +174,8 @@ static bool write_sum(const char *folder, const char *file) {
     return sum_of(folder, file, sum) && join_path(path, folder, sum_file) && file_write(path, sum, SUM_BYTES);
 }
 
-// Errors on the way mean that the entry is not there; they are nobody's.
+// Returns whether an entry is there and undamaged. Errors on the way only mean that it is not, and are not
+// reported.
 static bool is_whole(const char *folder, const char *file) {
     char path[PATH_MAX], sum[SUM_BYTES + 1];
     size_t bytes = 0;
@@ -216,12 +217,12 @@ static int by_age(const void *a, const void *b) {
     return (x->used.tv_nsec > y->used.tv_nsec) - (x->used.tv_nsec < y->used.tv_nsec);
 }
 
-// What a process left that was ended while it made something.
+// Returns whether it is a leftover of a process that ended while it made an entry.
 static bool is_left_over(const char *name, const struct stat *s) {
     return is_fresh_name(name) && s->st_mtim.tv_sec + LEFT_OVER_S < time(NULL);
 }
 
-// The entries of the folder; how many.
+// Lists the entries of the folder and returns their number.
 static int list_items(const char *folder, struct item **items) {
     int count = 0, cap = 0;
     DIR *dir = opendir(folder);
@@ -260,7 +261,7 @@ ZL_AT_LOAD {
     fork_guard(&listed.lock);
 }
 
-// Whether a new entry is known to be within the limit.
+// Returns whether the cache with a new entry is known to be within the limit.
 static bool is_within(const char *folder, const char *newest, int64_t limit) {
     char path[PATH_MAX];
     int64_t bytes = join_path(path, folder, newest) ? folder_bytes(path) : 0;
@@ -307,7 +308,7 @@ static void *use_file(const struct cache_entry *entry, const char *folder) {
     return join_path(path, folder, entry->file) ? entry->use(path, entry->context) : NULL;
 }
 
-// A folder of that name, but of no other process or thread.
+// Makes a folder that no other process or thread uses.
 static bool new_folder(char *out, const char *folder) {
     return join_path(out, folder, "new-XXXXXX") && mkdtemp(out);
 }

@@ -44,7 +44,7 @@ static void free_rooms(struct room *r) {
     }
 }
 
-// NULL without an error.
+// Makes a room; NULL, without an error, if the driver refuses or memory is out.
 static struct room *new_room(const struct device *d, int unit, size_t bytes) {
     bool had_error = zl_error();
     struct room *r = memory_zero(sizeof *r);
@@ -64,7 +64,8 @@ static struct room *new_room(const struct device *d, int unit, size_t bytes) {
 
 // The cache -------------------------------------------------------------------------------------------------
 
-// Under the lock. The link to the latest idle room of a device and size; to NULL: there is none.
+// Returns the link to the most recently used idle room of a device and size; the link is NULL if there is
+// none. Under the lock.
 static struct room **find(const struct device *d, size_t bytes) {
     struct room **link = &idle;
     while (*link && ((*link)->device != d || (*link)->bytes != bytes))
@@ -72,8 +73,8 @@ static struct room **find(const struct device *d, size_t bytes) {
     return link;
 }
 
-// Under the lock. Takes the oldest idle rooms away until another of so many bytes may be made; false: too
-// much is in use.
+// Moves the longest idle rooms to *gone until `bytes` more fit the bound. Returns false if too much is in
+// use. Under the lock.
 static bool make_way(size_t bytes, struct room **gone) {
     while (held + bytes > ALL_MOST && idle) {
         struct room **last = &idle;

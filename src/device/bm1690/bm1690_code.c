@@ -1,7 +1,7 @@
-// bm1690_code.c - device C of the BM1690, compiled for the emulator.
+// bm1690_code.c - compiles device C of the BM1690 for the emulator.
 //
-// The text, our headers and a stub lie in one folder while the compiler runs; only the library stays, under a
-// hash of all of them.
+// While the compiler runs, the text, our headers and a stub are in one folder; only the library is kept,
+// under a hash of all of them.
 
 #include "device/bm1690/bm1690_code.h"
 

@@ -1,4 +1,4 @@
-// bm1690_tools.c - where the vendor's tools for the BM1690 are.
+// bm1690_tools.c - finds the vendor's tools for the BM1690.
 
 #include "device/bm1690/bm1690_tools.h"
 
@@ -29,7 +29,7 @@ static void join(char *out, const char *folder, const char *name) {
     snprintf(out, PATH_MAX, "%.2000s/%.2000s", folder, name);
 }
 
-// The first path, by name the last, that a pattern matches.
+// Finds the path that matches a pattern; of several, the last by name.
 static bool match(const char *pattern, char *out) {
     glob_t found;
     bool good = glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc > 0;

@@ -37,7 +37,7 @@ enum tile_op cpu_row_of(const struct call *c) {
     return op_scales(c) ? TILE_MUL : c->op->row;
 }
 
-// One input: its address, and what it is to the flags of o.
+// Returns the address of one input, and sets its bit in the flags of o (scalar or not).
 static inline char *reach_input(const struct step *s, const struct call *c, zl_array out, struct operands *o,
                                 int k) {
     zl_array x = c->in[k];

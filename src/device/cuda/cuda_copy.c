@@ -119,7 +119,8 @@ static bool ask_for(const struct ring *r, cuda_stream s, const char *from, size_
             record(r, at, s));
 }
 
-// Uploads that still read a buffer come earlier in the lane's order than what writes it here.
+// Copies to the host through the ring. Uploads that still read a buffer precede these writes to it in the
+// lane's order.
 static bool receive(const struct ring *r, cuda_stream s, char *to, const char *from, size_t bytes) {
     for (size_t at = 0; at < RING; at += ARRIVED)
         if (!ask_for(r, s, from, bytes, at))

@@ -67,7 +67,8 @@ static bool must_wait(const struct cuda_list *l, int later, int earlier) {
     return false;
 }
 
-// Which commands each one waits for, but those that others of them wait for.
+// Finds which commands each command must wait for, without those that another of them already waits for
+// (transitive reduction).
 static void find_order(const struct cuda_list *l, uint64_t *after) {
     uint64_t before[CUDA_LIST]; // all that are over when a command begins
     for (int i = 0; i < l->count; i++) {
@@ -93,7 +94,7 @@ static struct cuda_node_launch node_launch(const struct cuda_list *l, int i, voi
                                      .argument = argument};
 }
 
-// What a library asks for on a stream that nothing else uses, as a graph within the graph.
+// Adds work of a library: it is captured on a stream that nothing else uses, and becomes a child graph.
 static bool add_work(struct variant *v, int i, int waits, const cuda_graph_node *after, cuda_stream spare) {
     const struct cuda_api *api = cuda_api();
     cuda_graph child = NULL;
@@ -177,7 +178,7 @@ static void drop_exec(struct variant *v) {
     v->node = NULL;
 }
 
-// Stops counting at `most`.
+// Counts commands that differ, up to `most`.
 static int count_changes(const struct cuda_list *a, const struct cuda_list *b, int most) {
     int count = 0;
     for (int i = 0; i < a->count && count < most; i++)

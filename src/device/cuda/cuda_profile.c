@@ -60,7 +60,8 @@ static struct {
 #undef MEMBER
 } api;
 
-// A kernel that ran; the number that kernels of a call are linked to; a launch of a list.
+// ran: a kernel that ran. link: the correlation number by which CUPTI links kernels to a list. given: a
+// launch of a list.
 struct ran {
     uint64_t begin, end;
     uint32_t correlation, list; // list: the number, once it is known
@@ -138,7 +139,8 @@ static void keep_record(const void *record) {
         links.item[links.count++] = (struct link){l->correlation, (uint32_t)l->number};
 }
 
-// On a thread of CUPTI's, or on one that flushes.
+// Takes a full buffer back from CUPTI and keeps its records. Runs on a thread of CUPTI, or on one that
+// flushes.
 static void take_buffer(void *context, uint32_t stream, uint8_t *buffer, size_t bytes, size_t valid) {
     void *record = NULL;
     (void)context, (void)stream, (void)bytes;
@@ -191,7 +193,7 @@ static bool enable(void) {
     return true;
 }
 
-// When the first launch of a profile is given.
+// Begins to trace, at the first launch of a profile.
 static void begin(unsigned now) {
     static const char none[] = "cuda: libcupti, which times kernels in graphs, is not here: launches were "
                                "given one by one, between events. It is part of the "
@@ -318,7 +320,7 @@ static void find_lists(void) {
     sort(given.item, given.count, sizeof *given.item, compare_given);
 }
 
-// Whether the driver's name of a kernel is that of a grid of a tile kernel.
+// Returns whether the driver's name for a kernel is that of a grid of the tile kernel that was launched.
 static bool has_name(const struct given *g, const char *name) {
     size_t len = strlen(g->work.name);
     return g->work.is_tiles && name && !strncmp(name, g->work.name, len) && name[len] == '_';

@@ -39,7 +39,7 @@ static bool is_held(zl_array x, int times) {
     return (uint32_t)atomic_load_explicit(&x->count, memory_order_acquire) == (uint32_t)times;
 }
 
-// What a view that borrows its storage is a view of: its call holds it.
+// Returns the array that a view borrows its storage from; the view's call keeps it alive.
 static zl_array lender(zl_array x) {
     return array_borrows(x) && x->call && !x->call->detached ? x->call->in[x->index] : NULL;
 }

@@ -33,7 +33,7 @@ bool hlo_is_bounded(const struct hlo_tensor *x) {
     return false;
 }
 
-// What a statement reads, or makes of what it read.
+// Appends the name of a value that a statement reads. Refuses bounded values where an op needs their sizes.
 static void add_value(struct hlo_module *m, const struct hlo_tensor *x) {
     struct hlo_writer *w = hlo_writer(m);
     if (!w->bounded_ok && !w->failed && hlo_is_bounded(x))

@@ -137,7 +137,7 @@ static int64_t parts_of_columns(int64_t lines, int64_t count, int lanes) {
                                     : MIN_OF(BUSY / MAX_OF(lines * lanes, 1), count / (EACH * lanes));
 }
 
-// Cuts `count` elements into about `parts` parts of whole turns, except for the last one.
+// Divides `count` elements into about `parts` parts, each a multiple of `turn` except for the last one.
 static void cut(struct kernel_split *s, int64_t count, int64_t parts, int64_t turn) {
     parts = MAX_OF(MIN_OF(parts, PARTS_MOST), 1);
     s->each = (count + parts * turn - 1) / (parts * turn) * turn;

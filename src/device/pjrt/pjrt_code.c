@@ -132,7 +132,7 @@ static bool add_identity(struct text *out) {
     return add_plugin(out) && (!is_cpu() || add_cpu(out)) && !out->failed;
 }
 
-// Found on disk or compiled. NULL and an error.
+// Loads the executable from disk or compiles it. NULL and an error.
 static struct pjrt_executable *find_or_compile(const struct hlo_program *hlo) {
     struct text source = {.data = hlo->text, .len = hlo->bytes}, identity = {0};
     struct pjrt_executable *made = NULL, *found = NULL;
@@ -254,7 +254,7 @@ static void end_behind(struct behind *b) {
     free_behind(b);
 }
 
-// An error is found again, and told, when the program runs.
+// Compiles in the background. An error is dropped here: it recurs, and is reported, when the program runs.
 static void *compile_behind(void *data) {
     struct behind *b = data;
     struct pjrt_executable *executable = find_or_compile(&b->hlo);
@@ -264,7 +264,7 @@ static void *compile_behind(void *data) {
     return NULL;
 }
 
-// The plugin's own end must not come while it compiles.
+// Waits for background compilation at exit: the plugin must not be torn down while it compiles.
 static void await_all_behind(void) {
     if (getpid() != behind.process)
         return;

@@ -242,7 +242,7 @@ static bool make_client(void) {
     return true;
 }
 
-// Gives the chip back.
+// Destroys the client, which releases the chip.
 static void drop_client(void) {
     bool had_error = zl_error();
     if (opened.client) {

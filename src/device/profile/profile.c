@@ -75,7 +75,7 @@ static void remove_thread(struct thread *t) {
     memory_free(t);
 }
 
-// At the end of a thread: what it recorded is still to be read.
+// Runs at the end of a thread. Its records stay if the current profile has yet to read them.
 static void leave(void *data) {
     struct thread *t = data;
     lock_take(&lock);
@@ -87,7 +87,7 @@ static void leave(void *data) {
     lock_give(&lock);
 }
 
-// What lacks memory here is no error of the program.
+// Allocates without an error: a profile that lacks memory must not fail the program.
 static void *alloc_quietly(void *(*alloc)(size_t bytes), size_t bytes) {
     bool had_error = zl_error();
     void *data = alloc(bytes);
@@ -111,7 +111,7 @@ static struct thread *new_thread(void) {
     return mine = threads = t;
 }
 
-// The calling thread as one of the profile that is being recorded; NULL: there is none, or no memory.
+// Registers the calling thread with the current profile. NULL if there is no profile, or no memory.
 static struct thread *join(void) {
     lock_take(&lock);
     unsigned now = atomic_load(&profile_now);
@@ -287,7 +287,7 @@ void profile_at_exit(void (*end)(void)) {
         atexit(run_exit_function);
 }
 
-// In the child of a fork the profile is its parent's, and other threads are not there.
+// Drops the profile in the child of a fork: it is the parent's, and the other threads do not exist here.
 static void forget(void) {
     atomic_store(&profile_now, 0);
     while (threads && threads != mine)
@@ -309,7 +309,7 @@ size_t profile_used(void) {
 
 // Reading ---------------------------------------------------------------------------------------------------
 
-// Its times in ns.
+// Converts a record's times to ns.
 static void set_times(const struct profile *p, struct profile_record *r) {
     if (r->kind == PROFILE_TIME || r->kind == PROFILE_COMPILE)
         return;

@@ -35,7 +35,7 @@ static const struct tile_kernel *kernel_of(struct costs *c, const char *text) {
     return NULL;
 }
 
-// NULL: memory is out.
+// Returns the costs of a kernel launch, cached. NULL if memory is out.
 static const struct tile_cost *cost_of(struct costs *c, const struct profile_record *r) {
     const uintptr_t *word = profile_words(r);
     size_t bytes = sizeof *word * r->words;

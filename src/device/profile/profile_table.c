@@ -131,7 +131,7 @@ static void free_rows(struct rows *rows) {
 
 // Peaks -----------------------------------------------------------------------------------------------------
 
-// What ZL_PROFILE_PEAKS says of a device, per second; 0: nothing.
+// Returns the peak per second that ZL_PROFILE_PEAKS gives for a device, or 0.
 static double peak_of(const struct device *d, const char *what) {
     char key[64];
     int len = snprintf(key, sizeof key, "%s.%s=", d->name, what);
@@ -144,7 +144,7 @@ static double peak_of(const struct device *d, const char *what) {
     return 0;
 }
 
-// The larger of the shares of memory's speed and of arithmetic's; less than 0: neither is known.
+// Returns the larger of the shares of peak bandwidth and of peak arithmetic; negative if neither is known.
 static double share_of_peak(const struct row *r) {
     double bytes = peak_of(r->device, "bytes"), flops = peak_of(r->device, zl_dtype_name(r->dtype)),
            s = r->ns * 1e-9;

@@ -103,7 +103,7 @@ static void *alloc(int unit, size_t bytes) {
     return d ? vulkan_alloc(d, bytes) : NULL;
 }
 
-// Memory of a device that is lost stays with its driver.
+// Frees memory once the device is done with it. If the device is lost, it is left to the driver.
 static void free_memory(int unit, void *memory) {
     bool had_error = zl_error();
     struct vulkan_device *d = vulkan_device(unit);

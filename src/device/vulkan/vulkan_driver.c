@@ -285,7 +285,8 @@ static bool describe(struct vulkan_device *d, vk_chip chip, const struct target 
     return true;
 }
 
-// GPUs first. Each lies where it stays: a record refers to its parts.
+// Appends the chips that can be used: GPUs, or CPUs if `hosts`. Devices are filled in where they stay,
+// because their records point to each other's parts.
 static void list_devices(uint32_t chips, const vk_chip *chip, const struct target *language, bool hosts) {
     for (uint32_t i = 0; i < chips && device_count < VULKAN_DEVICES; i++) {
         struct vulkan_device *d = &devices[device_count];

@@ -147,7 +147,7 @@ static bool make_pipelines(struct vulkan_device *d, const struct module *m, cons
 
 // On disk ---------------------------------------------------------------------------------------------------
 
-// Begins what is kept: the words follow, then what the driver gave.
+// The header of a cached pipeline: the module's words follow, then the driver's data.
 struct head {
     uint64_t module_bytes;
 };

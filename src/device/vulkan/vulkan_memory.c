@@ -208,7 +208,8 @@ void *vulkan_alloc(struct vulkan_device *d, size_t bytes) {
     return memory;
 }
 
-// Under the lock. Whether a block that nothing uses is to go: one that is shared is kept for what comes next.
+// Returns whether this is the only block that arrays share: it is kept, even unused, for the next array.
+// Under the lock.
 static bool is_last(const struct heap *h, const struct block *b) {
     for (int i = 0; i < h->blocks; i++) {
         struct block *other = atomic_load(&h->block[i]);
@@ -234,7 +235,7 @@ void vulkan_free(struct vulkan_device *d, void *memory) {
         block_free(d, b);
 }
 
-// Whoever asks holds a part of the block, so that it stays.
+// Returns where memory is. The caller holds a part of the block, so the block cannot go meanwhile.
 struct vulkan_place vulkan_place(const struct vulkan_device *d, const void *memory) {
     const struct block *b = atomic_load_explicit(&heap_of(d)->block[place_of(memory)], memory_order_acquire);
     uint64_t offset = offset_of(memory);

@@ -30,7 +30,7 @@ struct backward {
     atomic_bool failed;
 };
 
-// In the scratch of a thread.
+// Arrays in a thread's scratch memory.
 struct work {
     int64_t b, m, first, count;            // of rows
     char *q, *g;                           // panels of queries, and of the cotangents of their results
@@ -82,7 +82,7 @@ static int64_t keys_size(const struct backward *f, bool both) {
            (columns + (both ? attention_round(a->width, rows) : 0));
 }
 
-// dk and dv of a part are where all find them.
+// Points dk and dv to the shared sums of this part of this matrix.
 static void set_sums(const struct backward *f, struct work *w, int64_t matrix, int64_t part) {
     w->dk = f->sums + (matrix * f->parts + part) * keys_size(f, true);
     w->dv = w->dk + keys_size(f, false);
@@ -118,7 +118,7 @@ static void start_rows(const struct backward *f, struct work *w) {
     }
 }
 
-// Where a panel of c, of so many columns, begins that holds row or key i.
+// Returns the panel of c, of `columns` columns, that begins at row or key i.
 static float *panel_of(const struct attend *a, float *c, int64_t i, int64_t columns) {
     return c + i * attention_round(columns, a->kernel->rows);
 }
@@ -202,7 +202,7 @@ static void run_block(const struct backward *f, struct work *w, int64_t i, int64
     }
 }
 
-// Panels of lines as rows of the result, `row` on.
+// Stores panels as rows of a result, from `row` on.
 static void put(const struct backward *f, struct work *w, int which, int64_t row, int64_t count, float *from,
                 float scale) {
     const struct attend *a = &f->a;
@@ -290,7 +290,7 @@ static void add_range(const void *context, int64_t at, int64_t end) {
     run_each(context, at, end, 1, add_parts);
 }
 
-// A part for every thread, of chunks that are about as long.
+// Divides each matrix into about one part per thread, and its rows into chunks of about equal length.
 static bool cut(struct backward *f) {
     const int64_t matrices = f->a.batch * f->a.matrices, most = (f->a.rows + QUERIES - 1) / QUERIES;
     f->parts = MAX_OF(MIN_OF((pool_threads() + matrices - 1) / matrices, most), 1);

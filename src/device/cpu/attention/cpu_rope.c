@@ -108,7 +108,7 @@ static void copy_pairs(const struct turning *t, const struct turning_tile *tile,
     }
 }
 
-// Two neighbours of half a word change places where the word is rotated.
+// Exchanges two neighbouring elements of half a word each by rotating the word.
 #define SWAP(word)                                                   \
     for (int64_t j = 0; j < n; j++) {                                \
         word pair;                                                   \
@@ -160,7 +160,8 @@ static void turn_head(const struct turning *t, const struct turning_tile *tile, 
     }
 }
 
-// Which tile a number counts: heads are innermost, as they share the table.
+// Opens tile `number`. Heads are not counted here: they are the innermost loop, because they share the tile's
+// table.
 static void open_tile(const struct turning *t, int64_t number, struct turning_tile *tile) {
     const struct rope *r = &t->rope;
     int64_t tiles = t->blocks * t->chunks, at = number % tiles;
@@ -199,7 +200,7 @@ static void choose_rows(struct turning *t) {
     t->add = rows->op[TILE_ADD][t->dtype][0];
 }
 
-// How far each pair turns for a position.
+// Computes the angle by which each pair turns per position.
 static void fill_turns(const struct turning *t, char *turn) {
     const struct rope *r = &t->rope;
     int64_t half = r->dims / 2;

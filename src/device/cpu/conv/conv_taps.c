@@ -106,7 +106,7 @@ ADD(f64, double)
 ADD_PART(f32, float)
 ADD_PART(f64, double)
 
-// A line of the result, of x and of w. Adds what taps [from, to) mean to elements [o, o + positions).
+// One row each of x, w and the result.
 struct line {
     const char *x, *w;
     char *sum;
@@ -142,7 +142,8 @@ static int64_t end_tap(const struct convolution *v, int64_t o) {
     return room < 0 ? 0 : MIN_OF(room / a->dilation + 1, v->kernel[2]);
 }
 
-// Neighbours together for the taps that all of them see, then each for the others.
+// Adds a row of taps to a row of the result: neighbouring positions together for the taps that all of them
+// see, then each position alone for its other taps.
 static void add_line(const struct taps *t, const struct line *l) {
     const struct convolution *v = t->v;
     for (int64_t o = 0, n; o < v->out[2]; o += n) {
@@ -178,8 +179,8 @@ static void add_parts(const void *context, int64_t part, int64_t end) {
 
 // Running ---------------------------------------------------------------------------------------------------
 
-// k, of which the first axis is the channels and the last the batch: as it lies, or a copy in room with
-// channels consecutive.
+// Sets *out to array k, whose first axis is the channels and whose last is the batch: in place if the
+// channels are contiguous, else a copy in room.
 static bool bring(const struct convolution *v, const struct conv_kernel *k, struct lines *out,
                   struct conv_room *room) {
     const int64_t *lies = k->stride;

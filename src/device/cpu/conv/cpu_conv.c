@@ -29,7 +29,7 @@ void conv_close_room(struct conv_room *room) {
 
 // Patches ---------------------------------------------------------------------------------------------------
 
-// The part of a patch along the last axis, where neighbours in the kernel are neighbours in x.
+// Copies the part of a patch along the last axis, where neighbouring taps are neighbours in x.
 static void copy_run(const struct convolution *v, char *to, const char *from, int64_t o, int64_t bytes) {
     const struct conv_axis *a = &v->axis[2];
     int64_t first = o * a->stride - a->low, count = v->kernel[2];
@@ -153,7 +153,7 @@ static void set_axes(struct convolution *v, const struct call *c) {
     v->outputs = w->dim[0] / how.groups;
 }
 
-// x, as it is if its channels are neighbours, else a copy in room.
+// Sets x: in place if its channels are contiguous, else a copy in room.
 static bool set_input(struct convolution *v, zl_array x, union scalar *value, struct conv_room *room) {
     int64_t dense[CONV_AXES + 2], *stride = array_stride(x);
     int last = x->ndim - 1;
@@ -266,7 +266,7 @@ static void run(const struct convolution *v, parts_fn *f, int64_t parts) {
     cpu_split(parts, grain < (double)parts ? (int64_t)grain + 1 : parts, f, v);
 }
 
-// Sets up w for the way that suits, and goes it.
+// Chooses an algorithm, prepares the kernels for it and runs it.
 static bool convolve(struct convolution *v, const struct conv_kernel *w, struct conv_room *room) {
     bool by_channel = v->channels == 1 && v->outputs == 1 && v->groups > 1 && v->group_step == v->item &&
                       v->dtype != ZL_COMPLEX64;
@@ -314,7 +314,7 @@ bool conv_run(struct convolution *v, const struct conv_kernel *w) {
     return ok && !atomic_load(&v->failed);
 }
 
-// Into y, row-major.
+// Computes the convolution into y, which is row-major.
 static bool compute(const struct call *c, char *y) {
     zl_array x = c->in[0], out = call_output(c, 0);
     struct convolution v = {.dtype = (zl_dtype)out->dtype, .item = (int64_t)array_item(out), .y = y};

@@ -1,8 +1,9 @@
-// cpu_fft.c - Fourier transforms along one axis: lines are gathered, several side by side, transformed, and
-// put in place.
+// cpu_fft.c - Fourier transforms along one axis: rows are gathered, several side by side, transformed and
+// stored.
 //
-// Real lines of even length are complex ones of half that length; where all of their transform is wanted, its
-// second half mirrors the first. Each line is computed by itself, in the same order whatever is next to it.
+// A real row of even length n is transformed as a complex row of length n / 2. If all of its transform is
+// wanted, the second half is the mirrored conjugate of the first. Each row is computed in the same order,
+// whichever rows are next to it.
 
 #include "device/cpu/fft/fft_plan.h"
 #include "device/cpu/rows/operands.h"
@@ -76,14 +77,15 @@ static void negate(float *list, int64_t count) {
         list[i] = -list[i];
 }
 
-// count groups of lanes numbers, the last first; of imaginary parts negated.
+// Copies `count` groups of `lanes` numbers in reverse order, times `sign` (-1 for imaginary parts).
 static void reverse(const float *from, int64_t count, int64_t lanes, float sign, float *to) {
     for (int64_t j = 0; j < count; j++)
         for (int64_t i = 0; i < lanes; i++)
             to[j * lanes + i] = sign * from[(count - 1 - j) * lanes + i];
 }
 
-// What turns the other way is the conjugate.
+// Transforms real rows to whole complex ones. The inverse transform of real numbers is the conjugate of the
+// forward one.
 static void run_whole(const struct transform *t, struct fft_lines *l, char *const *to, char *const *from) {
     if (!t->packed) {
         load_real(t, l, from);
@@ -105,7 +107,7 @@ static void run_whole(const struct transform *t, struct fft_lines *l, char *cons
 
 // Complex to real -------------------------------------------------------------------------------------------
 
-// All n elements of a line from the first n / 2 + 1.
+// Completes all n elements of a row from the first n / 2 + 1.
 static void mirror(const struct transform *t, struct fft_lines *l) {
     size_t bytes = sizeof(float) * (size_t)l->lanes;
     memset(l->im, 0, bytes);
@@ -292,7 +294,7 @@ static void run_long_range(const void *context, int64_t at, int64_t end) {
     }
 }
 
-// Threads take lines where there are enough, else parts of one.
+// Divides the rows among the threads if there are enough of them, else lets the threads share each row.
 static void run_long_lines(struct transform *t) {
     if (t->others.size >= pool_threads())
         cpu_split(t->others.size, 1, run_long_range, t);

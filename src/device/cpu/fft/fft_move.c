@@ -26,7 +26,7 @@ static inline void store(void *to, quad x) {
     *(quad_memory *)to = x;
 }
 
-// Rows of a square become its columns.
+// Transposes a 4 x 4 square.
 static inline void turn(quad *x) {
     quad a = ZIP_LOW(x[0], x[2]), b = ZIP_HIGH(x[0], x[2]), c = ZIP_LOW(x[1], x[3]), d = ZIP_HIGH(x[1], x[3]);
     x[0] = ZIP_LOW(a, c);
@@ -53,7 +53,7 @@ static void load_each(const char *from, int64_t step, int64_t apart, int64_t lan
     }
 }
 
-// Four numbers of each of four lines.
+// Loads four complex numbers of each of four rows.
 static void load_square(char *const *line, int64_t at, int64_t lanes, float *re, float *im) {
     quad x[WIDTH], y[WIDTH];
     for (int k = 0; k < WIDTH; k++) {

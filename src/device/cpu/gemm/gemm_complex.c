@@ -14,7 +14,7 @@ enum {
     COLUMNS_LEAST = 64,   // are more
 };
 
-// Columns of b, from `first` on, as floats: 2 k rows of 2 n.
+// Writes columns of b, from `first` on, as floats: 2 k rows of 2 n.
 static void double_columns(const struct gemm *g, int64_t first, int64_t n, float *to) {
     cpu_move(COMPLEX, (char *)to, (struct stride2){2 * n * COMPLEX, COMPLEX},
              g->b + first * g->b_col * COMPLEX, (struct stride2){g->b_row * COMPLEX, g->b_col * COMPLEX},

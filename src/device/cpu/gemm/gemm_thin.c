@@ -95,14 +95,15 @@ static int64_t across_most(int64_t lines, bool more) {
     return more && lines >= MORE_LINES ? ACROSS_MOST : THIN_MOST;
 }
 
-// At most a fifth of what it does is for vectors that are not there.
+// Returns whether a kernel reads rows across the vectors: vectors are padded to a multiple of GEMM_ACROSS,
+// and at most a fifth of the work may be padding.
 static bool is_across(zl_dtype dtype, const struct thin *t) {
     const int64_t padded = round_up(t->count, GEMM_ACROSS);
     return t->line == 1 && t->order.chains == 1 && gemm_kernel_for(dtype)->across &&
            5 * t->count > 4 * padded;
 }
 
-// What larger matrices need not be asked more about.
+// Quickly rules out matrices that are too large to be thin.
 static bool may_be_thin(zl_dtype dtype, const struct gemm *g) {
     return (dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64) && MIN_OF(g->m, g->n) <= PANELED_ROWS;
 }

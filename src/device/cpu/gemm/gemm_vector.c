@@ -164,7 +164,7 @@ static const struct reader *reader_for(zl_dtype dtype) {
     return NULL;
 }
 
-// y[i] = sum of a[i, p] * x[p]. Strides in bytes.
+// y[i] = sum of a[i, p] * x[p]. Strides are in bytes.
 struct gemv {
     int64_t rows, k;
     const char *a;
@@ -223,7 +223,7 @@ static row_fn *add_row(const struct gemv *v) {
     return cpu_level()->rows->op[TILE_ADD][v->wide == 8 ? ZL_FLOAT64 : ZL_FLOAT32][0];
 }
 
-// Results that are summed at once: fewer where all threads would not have a group each.
+// Returns how many results are summed at once: fewer if all threads would not get a group each.
 static int64_t strip_of(const struct gemv *v) {
     if (v->group == 1)
         return MIN_OF((v->streams ? PIECE : STRIP) / v->wide, v->rows);
@@ -250,7 +250,8 @@ static bool multiply_across(const struct gemv *v) {
     return true;
 }
 
-// Gathered, and widened if there is no reader of their dtype: some lines at a time.
+// Multiplies rows that must be gathered first, and widened if there is no reader of their dtype, some at a
+// time.
 static bool multiply_gathered(const struct gemv *v) {
     int64_t line = v->k * (v->widen ? v->wide + v->item : v->item), lines = MAX_OF(GATHER / line, 1);
     char *wide = cpu_scratch(SCRATCH_LINES, (size_t)(lines * line)),
@@ -298,7 +299,7 @@ static const char *read_vector(const struct gemv *v, zl_dtype dtype, const char 
     return wide;
 }
 
-// Chooses how lines are read.
+// Chooses how the matrix is read.
 static void choose_reader(struct gemv *v, zl_dtype dtype) {
     const bool across = v->col != v->item && v->row == v->item, chained = v->order.chains > 1;
     v->read = reader_for(dtype);

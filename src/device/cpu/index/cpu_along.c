@@ -1,7 +1,7 @@
-// cpu_along.c - take_along_axis and put_along_axis: elements by indices of their own.
+// cpu_along.c - take_along_axis and put_along_axis.
 //
-// The shape of the indices is walked row by row. Of the array that is indexed, the axis has no stride: what
-// an index says comes on top.
+// The shape of the indices is walked row by row. The indexed axis of the array has stride 0 in this walk;
+// each index is added as an offset.
 
 #include "device/cpu/index/index.h"
 #include "device/cpu/rows/operands.h"
@@ -33,7 +33,7 @@ static void take_row(const struct along *a, char *array, char *other, int64_t *i
             a->gather(other + i * x->stride[OTHER], array, index + i, 1);
 }
 
-// Indices out of range are left out.
+// Writes a row. Elements with an index out of range are skipped.
 static void put_row(const struct along *a, char *array, char *other, int64_t *index, int64_t n) {
     const struct layout_axis *x = &a->layout.axis[a->layout.axes - 1];
     for (int64_t i = 0; i < n; i++) {

@@ -191,7 +191,8 @@ struct scattering {
 
 enum { LEFT_OUT = -1, SPLIT_LEAST = 64 }; // bytes of a slice, from which passing over others' costs little
 
-// Adds to offsets, or leaves updates out that are not at positions [low, high] along this axis.
+// Adds this axis's share to the offsets of n updates, and marks those as left out whose position is not in
+// [low, high].
 static void add_within(const struct place *p, int64_t low, int64_t high, int64_t from, int64_t n,
                        int64_t *offset) {
     int64_t index[INDICES_BLOCK];

@@ -37,7 +37,7 @@ static size_t real_size(const struct factor *f) {
     return f->dtype == ZL_FLOAT64 ? 8 : 4;
 }
 
-// A part of room behind what is used; NULL when it is the size alone that is asked for, and room is NULL.
+// Takes a part of room after the used bytes. NULL if room is NULL: then only the size is counted.
 static void *take(char *room, size_t *used, size_t bytes) {
     char *part = room ? room + *used : NULL;
     *used += cpu_factor_aligned(bytes);

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-// The functions of a list of names.
+// Looks up the LAPACK functions of a list of names, with the prefix of the dtype.
 static bool find(struct factor *f, const char *names) {
     char letter = f->dtype == ZL_FLOAT64 ? 'd' : f->dtype == ZL_COMPLEX64 ? 'c' : 's', symbol[16];
     for (size_t i = 0; *names; i++) {

@@ -1,7 +1,7 @@
-// cpu_argreduce.c - where the smallest and the largest elements are.
+// cpu_argreduce.c - argmin and argmax.
 //
-// Blocks are reduced to their extremes; the best of these is looked for in its block at the end. The first of
-// equal elements counts, and the first NaN before all others.
+// Each block is reduced to its extreme; in the end, the best extreme is searched for in its block. The first
+// of equal elements counts, and the first NaN comes before all others.
 
 #include "device/cpu/order/argreduce.h"
 #include "device/cpu/rows/operands.h"
@@ -59,7 +59,7 @@ static bool has_better(const struct search *s, const char *from, int64_t n, stru
     return true;
 }
 
-// Where the best is among n elements that have it.
+// Returns the index of the best value among n elements that contain it.
 static int64_t find(const struct search *s, const char *from, int64_t n, const struct found *best) {
     _Alignas(8) char value[ITEM_MOST];
     if (s->narrow)
@@ -68,7 +68,7 @@ static int64_t find(const struct search *s, const char *from, int64_t n, const s
     return at < n ? at : 0;
 }
 
-// n elements of the axis consecutive: where they are, or brought to room.
+// Returns n consecutive elements of the axis as a contiguous array: in place, or copied to room.
 static const char *read_block(const struct search *s, const char *from, int64_t n, char *room) {
     if (s->stride == s->item)
         return from;
@@ -76,7 +76,7 @@ static const char *read_block(const struct search *s, const char *from, int64_t 
     return room;
 }
 
-// Positions [at, end) of the axis, whose first element is at base.
+// Searches positions [at, end) of the axis, whose first element is at base.
 static struct found look_along(const struct search *s, const char *base, int64_t at, int64_t end) {
     struct found best = {.any = false, .at = at};
     _Alignas(64) char room[BLOCK * ITEM_MOST];

@@ -169,7 +169,7 @@ static void partition_line(const struct partitioning *t, int64_t line, char *key
     write_line(t, line, keys, &p);
 }
 
-// SORT_LANES lines.
+// Partitions SORT_LANES short rows at once, each in one lane of the vectors.
 static void partition_short_lines(const struct partitioning *t, int64_t first) {
     _Alignas(64) char lines[SORT_LANES * SHORT * sizeof(uint64_t)], across[sizeof lines];
     const bool is_long = t->item == 8;

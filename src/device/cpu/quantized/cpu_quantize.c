@@ -1,4 +1,4 @@
-// cpu_quantize.c - groups of numbers to a few bits each and back.
+// cpu_quantize.c - quantises groups of numbers to a few bits each, and dequantises them.
 
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"
@@ -19,7 +19,7 @@ static float fp8_to_float(uint8_t x) {
     return x & 128 ? -size : size;
 }
 
-// A power of two from its exponent plus 127.
+// Returns the power of two with the biased exponent x (bias 127).
 static float e8m0_to_float(uint8_t x) {
     uint32_t bits = x ? (uint32_t)x << 23 : 1u << 22;
     float value;

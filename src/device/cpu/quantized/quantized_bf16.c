@@ -59,7 +59,7 @@ INLINE floats4 fused(floats4 a, floats4 b, floats4 c) {
     return c;
 }
 
-// Eight numbers, rounded.
+// Rounds eight f32 numbers to bf16.
 INLINE halves8 narrow(floats4 a, floats4 b) {
     halves8 r;
     __asm__("bfcvtn %0.4h, %1.4s\n\tbfcvtn2 %0.8h, %2.4s" : "=&w"(r) : "w"(a), "w"(b));
@@ -121,7 +121,7 @@ INLINE void unpack_bytes(const uint8_t *from, float scale, float bias, halves8 *
     out[1] = narrow(number_of(high, false, s, b), number_of(high, true, s, b));
 }
 
-// Eight numbers of two columns as two slices.
+// Interleaves eight numbers of two columns as two slices.
 INLINE void put_pair(halves8 a, halves8 b, uint16_t *to) {
     *(halves_memory *)to = (halves8)__builtin_shufflevector((longs2)a, (longs2)b, 0, 2);
     *(halves_memory *)(to + PANEL * SLICE) = (halves8)__builtin_shufflevector((longs2)a, (longs2)b, 1, 3);

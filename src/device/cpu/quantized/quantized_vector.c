@@ -31,7 +31,7 @@ INLINE ints4 dot(ints4 sum, uint8x16_t w, chars16 x) {
     return sum;
 }
 
-// Four numbers as float32. They may are contiguous, and be less than 16 bytes.
+// Loads four numbers as f32. The source may be unaligned and shorter than 16 bytes.
 INLINE floats4 numbers_at(zl_dtype dtype, const char *from) {
     floats4 r;
     uint64_t four;
@@ -46,7 +46,7 @@ INLINE floats4 numbers_at(zl_dtype dtype, const char *from) {
     return r;
 }
 
-// Sums of the lanes of four vectors.
+// Returns the lane sums of four vectors.
 INLINE floats4 sums_of(const floats4 *x) {
     floats4 a =
         __builtin_shufflevector(x[0], x[1], 0, 2, 4, 6) + __builtin_shufflevector(x[0], x[1], 1, 3, 5, 7);

@@ -22,7 +22,7 @@ struct slots {
     _Alignas(64) char tile[TILE * REDUCE_WIDEST];
 };
 
-// Reduces n elements, while some of those that follow are fetched.
+// Reduces n elements, and prefetches some of those that follow.
 static void call_run(const struct reduce_rows *by, char *to, const char *from, int64_t n, int64_t more) {
     POINTERS(p, 4) = {to, (char *)(uintptr_t)from};
     by->row(p, n, n + MIN_OF(more, CPU_AHEAD / by->item));
@@ -88,7 +88,7 @@ static void reduce_range(const struct reduction *r, const char *base, int64_t at
     cpu_call_row(r->by.join, result, s.value, NULL, NULL, s.used);
 }
 
-// All segments of a kept element, joined.
+// Reduces all segments of a kept element and joins them.
 static void reduce_all(const struct reduction *r, const char *base, char *result) {
     _Alignas(64) char partial[SEGMENTS * REDUCE_WIDEST];
     for (int64_t i = 0; i < r->segments; i++)
@@ -117,7 +117,7 @@ static void rows_part(const void *context, int64_t from, int64_t to) {
     }
 }
 
-// Few kept elements: their segments are shared.
+// Reduces segments. Few elements are kept, so threads share the segments of each.
 static void segments_part(const void *context, int64_t from, int64_t to) {
     const struct reduction *r = context;
     for (; from < to; from++) {

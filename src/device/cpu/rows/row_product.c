@@ -1,5 +1,5 @@
-// row_product.c - what follows a matrix product, on each part of it: by the thread that made the part, before
-// it leaves the caches. A product that nothing else reads never gets memory of its own.
+// row_product.c - fused epilogues of matrix products. The thread that computed a part of the product runs the
+// epilogue on it while it is in the caches. A product that nothing else reads never gets memory of its own.
 
 #include "device/cpu/gemm/product.h"
 #include "device/cpu/rows/operands.h"

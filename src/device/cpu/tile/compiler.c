@@ -81,7 +81,7 @@ static char *ask_version(const char *compiler) {
     return version;
 }
 
-// Where a program of that name is; false: nowhere.
+// Finds a program in PATH, or at its own path. Returns false if there is none.
 static bool find_program(const char *name, int len, char *out, struct stat *info) {
     const char *folders = memchr(name, '/', (size_t)len) ? "" : getenv("PATH");
     for (const char *at = folders, *colon; at; at = colon ? colon + 1 : NULL) {

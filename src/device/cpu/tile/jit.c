@@ -1,7 +1,7 @@
-// jit.c - functions from C text, at run time.
+// jit.c - compiles C text to functions at run time.
 //
-// The text goes behind the vector layer, through the compiler of the system, into a library that is opened
-// and stays. Libraries are found again by a hash of all that they depend on.
+// The text, preceded by the vector layer, is compiled by the system's compiler to a library that is opened
+// and stays open. Libraries are cached under a hash of all that they depend on.
 
 #include "device/cpu/tile/compiler.h"
 

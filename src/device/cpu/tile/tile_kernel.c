@@ -29,7 +29,7 @@ static const char *flags(void) {
                                        : "-O3 -funroll-loops -w -fno-strict-aliasing";
 }
 
-// One of the functions of the text.
+// Returns one of the functions of the text.
 static void *function(const char *source, const char *name, const char *ending) {
     struct text symbol = {0};
     text_add(&symbol, "%s%s", name, ending);
@@ -76,7 +76,7 @@ static void on_fail(const struct tile_run *run, int line, const char *message) {
         atomic_store(&l->failed, message);
 }
 
-// The first is told.
+// Notes an index that is outside of its buffer; only the first one is reported.
 static void on_outside(const struct tile_run *run, int line, const char *buffer, int axis, int64_t index,
                        int64_t size) {
     struct launch *l = (struct launch *)(uintptr_t)run;

@@ -30,7 +30,7 @@ struct shelf {
 
 static _Thread_local struct shelf *shelf; // at the beginning of this thread's SCRATCH_TILES
 
-// This thread's part of the last cache, half of it.
+// Returns the bytes of this thread's cache of panels: its share of half of L3.
 static size_t room(void) {
     int64_t part = cpu_cache_bytes(3) / 2 / MAX_OF(pool_threads(), 1);
     return (size_t)MAX_OF(part, ROOM_LEAST);
@@ -76,7 +76,7 @@ static const char *pack_and_keep(struct panels *p, const struct gemm_work *w, si
     return p->data;
 }
 
-// What is no input of the kernel.
+// Packs a factor that is no input of the kernel, for one use.
 static const char *pack_once(const struct gemm_work *w, int factor, size_t bytes) {
     char *to = cpu_scratch(factor ? SCRATCH_SHARED : SCRATCH_PACK, bytes);
     if (to)
