@@ -1,7 +1,8 @@
-// headers.c - the headers that device C includes, and the stub by which a loaded module calls the emulator.
+// headers.c - the headers that device C includes, and the stub through which a loaded module calls the
+// emulator.
 //
-// Names, types and values are those of the vendor's ABI, so that the same text is taken by the vendor's
-// tools. Prototypes come from the table.
+// Names, types and values are those of the vendor's ABI, so that the vendor's tools accept the same text.
+// Prototypes are generated from the table of commands.
 
 #include "bm1690/bm1690.h"
 

@@ -1,8 +1,8 @@
 // lane_arithmetic.c - elementwise commands: arithmetic, functions, casts, selects.
 //
-// Floats are computed in f32 and rounded to the command's dtype after each step, which is the same as
-// computing in it: of a sum or product of 16-bit floats nothing is lost by the first rounding. In f32,
-// numbers below the smallest normal one are zero.
+// Floats are computed in f32 and rounded to the command's dtype after each step. That equals computing in the
+// dtype, because the first rounding loses nothing of a sum or product of 16-bit floats. In f32, subnormal
+// numbers are flushed to zero.
 
 #include "bm1690/element.h"
 

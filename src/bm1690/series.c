@@ -1,8 +1,8 @@
-// series.c - functions that the device API makes of several commands: sigmoid, tanh, log, sin, erf and those
-// of them. f32 only.
+// series.c - functions that the device API composes of several commands: sigmoid, tanh, log, sin, erf and
+// those built from them. f32 only.
 //
-// Each is the sequence of steps of the reference model: steps that are commands are computed as these, and
-// series by Horner's rule with every multiplication and addition rounded.
+// Each follows the steps of the reference model. Steps that are commands are computed as these commands;
+// series, by Horner's rule with every multiplication and addition rounded.
 
 #include "bm1690/element.h"
 

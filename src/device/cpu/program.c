@@ -1,7 +1,7 @@
-// program.c - programs of the CPU: one step a call, with everything resolved that the plan's key fixes.
+// program.c - programs of the CPU: one step per call, with everything resolved that the plan's key fixes.
 //
-// Extents, strides and scalars come with each run. Where all operands are contiguous and small, a step is one
-// call of a row kernel, found without looking at shapes.
+// Sizes, strides and scalars are read at each run. If all operands are contiguous and small, a step is one
+// call of a row kernel, chosen without looking at shapes.
 
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"

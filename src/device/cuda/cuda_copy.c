@@ -1,10 +1,10 @@
-// cuda_copy.c - copies between memory of the host and of a device, in pieces through a ring of pinned
-// buffers, or to pinned pages.
+// cuda_copy.c - copies between host and device memory: in pieces through a ring of pinned buffers, or
+// directly to pinned pages.
 //
-// The device reads and writes pinned pages by itself, while the host goes on. So the threads of the pool fill
-// one buffer while the one before it travels, and empty one while the next arrives. A buffer is used again
-// when its event is done. Few and large buffers go up: threads that have to be woken, or call the driver,
-// take longer than they copy.
+// The device reads and writes pinned pages by DMA while the host continues. So the threads of the pool fill
+// one buffer while the previous one is transferred, and empty one while the next arrives. A buffer is reused
+// when its event is done. Uploads use few and large buffers, because waking threads and calling the driver
+// takes longer than copying small ones.
 
 #include "device/cuda/cuda.h"
 

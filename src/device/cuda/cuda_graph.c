@@ -1,8 +1,8 @@
-// cuda_graph.c - a list of launches as a CUDA graph, whose arguments change from run to run.
+// cuda_graph.c - runs a list of launches as a CUDA graph, whose arguments change from run to run.
 //
-// A command waits for those before it with which it has memory in common that one of them writes: others may
-// run beside it. A launch whose arguments are others than last time is set anew in the graph. What a library
-// asks for cannot be: it has to be the same.
+// A command waits only for earlier commands that touch the same memory, if one of the two writes it. A launch
+// whose arguments have changed since the last run is updated in the graph. Work of libraries cannot be
+// updated: it has to be the same.
 
 #include "device/cuda/cuda_queue.h"
 

@@ -1,9 +1,9 @@
-// cuda_profile.c - when kernels of a profile ran, as CUPTI tells.
+// cuda_profile.c - finds out when the kernels of a profile ran, by CUPTI.
 //
-// CUPTI is NVIDIA's library for profilers. It sees kernels inside graphs too, and does not keep them from
-// overlapping. What this thread gives to the driver has a number while it does, which CUPTI links to the
-// kernels that came from it; that of a list is the id of its first launch. The kernels of a list are told
-// apart by their names, which are those of tile kernels, and by their order.
+// CUPTI is NVIDIA's library for profilers. It sees kernels inside graphs too, and does not keep kernels from
+// overlapping. While this thread submits work, it sets a number that CUPTI links to the kernels of that work;
+// the number of a list is the id of its first launch. The kernels of a list are told apart by their names,
+// which are those of tile kernels, and by their order.
 
 #include "device/cuda/cuda_library.h"
 #include "device/cuda/cuda_queue.h"

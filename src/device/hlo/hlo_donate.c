@@ -1,5 +1,5 @@
-// hlo_donate.c - which arguments of a program give their memory to a result. Each run decides anew: the
-// program only says which may.
+// hlo_donate.c - decides which arguments of a program donate their memory to a result. The program only lists
+// candidates; each run decides anew.
 
 #include "device/hlo/hlo.h"
 

@@ -1,4 +1,4 @@
-// hlo_emit.c - the statements of modules: one function for each form that rows use.
+// hlo_emit.c - emits the statements of modules: one function per kind of statement.
 
 #include "device/hlo/hlo.h"
 

@@ -1,4 +1,4 @@
-// hlo_module.c - from the calls of a segment to the text of a module.
+// hlo_module.c - renders the calls of a segment as the text of a StableHLO module.
 
 #include "device/hlo/hlo.h"
 

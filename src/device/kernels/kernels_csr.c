@@ -1,10 +1,10 @@
-// kernels_csr.c - sparse matrices by rows, by the files csr_*.tile of src/kernel/: products with dense
-// matrices, also of the transposed matrix, elements of dense products at the places of entries, and the rows
-// of entries.
+// kernels_csr.c - sparse matrices in CSR form, by the files csr_*.tile of src/kernel/: products of the matrix
+// or its transpose with dense matrices, elements of dense products at the positions of the entries (sampled
+// products), and the row of each entry.
 //
-// Pointers and indices are checked before their first use: their replicas remember that they hold what is
-// needed. For a transposed matrix the entries are sorted by their columns, in a stable order, so that sums
-// are the same each time.
+// Pointers and indices are checked before their first use, and their replicas remember that they are sound.
+// For a transposed matrix the entries are sorted by column with a stable sort, so that the order of summation
+// is always the same.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"

@@ -1,4 +1,4 @@
-// kernels_launch.c - arguments of a launch, and the axes that operands are walked along.
+// kernels_launch.c - builds the arguments of launches, and merges the axes that operands are walked along.
 
 #include "device/kernels/kernels.h"
 

@@ -1,4 +1,5 @@
-// kernels_program.c - programs of devices that run kernels: one step a call, with what the plan's key fixes.
+// kernels_program.c - programs of devices that run tile kernels: one step per call, with everything resolved
+// that the plan's key fixes.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"

@@ -1,10 +1,10 @@
 // kernels_reduce.c - reductions over any axes of any layout, by src/kernel/reduce.tile and
 // reduce_columns.tile.
 //
-// Lines are reduced by rows where their elements lie closer together than the lines do: neighbouring threads
-// read neighbours of a line. Otherwise they are reduced by columns: neighbouring threads read neighbouring
-// lines, and threads further apart, the lanes, share a line. Where there are few lines each is cut into
-// parts, which a second launch joins. f16 and bf16 are accumulated in f32.
+// If the elements of a row are closer together in memory than neighbouring rows are, the reduction is by
+// rows: neighbouring threads read neighbouring elements of a row. Otherwise it is by columns: neighbouring
+// threads read neighbouring rows, and threads further apart, the lanes, share a row. If there are few rows,
+// each is divided into parts, which a second launch joins. f16 and bf16 are accumulated in f32.
 
 #include "device/kernels/kernels.h"
 #include "op/op.h"

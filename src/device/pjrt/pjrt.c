@@ -1,4 +1,4 @@
-// pjrt.c - the device of a PJRT plugin: whole segments as StableHLO.
+// pjrt.c - devices of a PJRT plugin, which is given whole segments as StableHLO.
 
 #include "device/pjrt/pjrt.h"
 

@@ -1,7 +1,7 @@
-// pjrt_hlo.c - a compiled module as text: reads HloModuleProto, in which plugins give it, as far as a reader
-// of programs needs it.
+// pjrt_hlo.c - prints a compiled module as text. Reads the parts of HloModuleProto, the form in which plugins
+// return it, that matter to a reader.
 //
-// A message is a list of fields, each a number, a kind and a value; those that are not known are skipped, so
+// A protobuf message is a list of fields, each a number, a kind and a value. Unknown fields are skipped, so
 // newer compilers do no harm.
 
 #include "device/pjrt/pjrt.h"

@@ -1,4 +1,4 @@
-// pjrt_plugin.c - finds a PJRT plugin, opens it and its client. One plugin serves a process.
+// pjrt_plugin.c - finds and opens a PJRT plugin and its client. A process uses one plugin.
 
 #include "device/pjrt/pjrt.h"
 

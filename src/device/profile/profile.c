@@ -1,7 +1,8 @@
-// profile.c - records of what runs, in blocks that each thread has for itself.
+// profile.c - records what runs, in blocks that each thread has for itself.
 //
-// Nobody else writes them. Whoever ends a profile waits until no thread is writing, and then has all blocks
-// for itself: a thread says that it writes before it looks whether the profile is still recorded.
+// Only the owner writes a thread's blocks, without locks: it announces that it is writing before it checks
+// whether the profile is still recorded. Whoever ends a profile waits until no thread is writing, and then
+// reads all blocks.
 
 #include "device/profile/profile.h"
 

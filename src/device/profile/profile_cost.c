@@ -1,8 +1,8 @@
-// profile_cost.c - what steps and launches of a profile read, write and compute.
+// profile_cost.c - computes what the steps and launches of a profile read, write and compute.
 //
-// Of a tile kernel the IR tells it (tile_cost), for the sizes that it was launched with. What has none, a
-// call of a library, did what is left of its step, of which the schedule counted the operations by the shapes
-// of arrays.
+// For a tile kernel these follow from its IR (tile_cost), for the sizes of the launch. A library call has no
+// IR: it is assigned the rest of its step, whose operations the scheduler counted from the shapes of the
+// arrays.
 
 #include "device/profile/profile.h"
 

@@ -1,7 +1,7 @@
-// profile_timeline.c - a profile as a file of trace events, which Perfetto and chrome://tracing show.
+// profile_timeline.c - writes a profile as a file of trace events, for Perfetto and chrome://tracing.
 //
-// The host is a process with a track per thread; each unit is one with a track per lane, and more where
-// kernels of a lane overlap. An arrow leads from a launch to what the unit did.
+// The host is a process with a track per thread. Each unit is a process with a track per lane, and more if
+// kernels of a lane overlap. An arrow leads from a launch to its execution on the unit.
 
 #include "device/profile/profile.h"
 

@@ -1,4 +1,4 @@
-// group_kernel.c - sizes of a call of a kernel that runs as groups of threads.
+// group_kernel.c - computes the sizes of a call of a kernel that runs as workgroups.
 
 #include "device/tile_runtime/group_kernel.h"
 

@@ -1,9 +1,9 @@
-// module_kernel.c - tile kernels on the first GPU of a driver that loads modules: rendered, compiled, one
-// launch a grid.
+// module_kernel.c - tile kernels on the first GPU of a driver that loads modules: rendered, compiled, and run
+// with one launch per grid.
 //
-// Arguments may be in memory of the GPU, which kernels then work on, or of the host, which is copied there
-// and back. Launches are on the default stream, so that they come after what other libraries of the process
-// have begun there.
+// Arguments may be in GPU memory, which kernels use directly, or in host memory, which is copied there and
+// back. Launches are on the default stream, so that they follow work that other libraries of the process have
+// enqueued there.
 
 #include "device/tile_runtime/module_kernel.h"
 

@@ -1,5 +1,5 @@
-// vulkan.c - chips with a Vulkan driver as devices for arrays: the shared build of kernels over
-// vulkan_queue.c.
+// vulkan.c - makes chips with a Vulkan driver available as devices for arrays: the shared kernel programs
+// (device/kernels) over vulkan_queue.c.
 
 #include "device/kernels/kernels.h"
 #include "device/vulkan/vulkan.h"

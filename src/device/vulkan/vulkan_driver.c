@@ -1,4 +1,4 @@
-// vulkan_driver.c - opens Vulkan, finds its chips, and opens those that are used.
+// vulkan_driver.c - opens Vulkan and lists its devices; a device itself is opened at its first use.
 
 #include "device/vulkan/vulkan.h"
 

@@ -1,8 +1,8 @@
-// vulkan_memory.c - memory of a device: blocks of one VkBuffer each, of which arrays are parts.
+// vulkan_memory.c - memory of a device: arrays are parts of blocks, each of which is one VkBuffer.
 //
-// Drivers give few blocks, and take long for each. What is freed is kept and used again above all this
-// (unit_memory.c), so that parts are made and given back seldom: a block has a list of its gaps, by place,
-// and a part is the first gap that is large enough.
+// Drivers limit the number of allocations, and each is slow. Freed memory is cached above this
+// (unit_memory.c), so parts are rarely taken or freed here. That is why a block simply keeps a list of its
+// gaps, by address, and takes the first gap that is large enough.
 
 #include "device/vulkan/vulkan.h"
 

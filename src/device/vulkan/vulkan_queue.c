@@ -1,10 +1,9 @@
-// vulkan_queue.c - the order of a device's work: commands, barriers between those that need them, batches on
-// one timeline.
+// vulkan_queue.c - orders a device's work: commands, barriers between those that need them, and batches on
+// one timeline semaphore.
 //
-// A device has one queue, and one order in which it is asked for things: what belongs to different streams
-// may overlap because nothing lies between commands that have no memory in common. Submission n lets the
-// timeline reach n. So a value stands for all that was asked for before it, and nothing ever waits for what
-// was not submitted.
+// All streams share the device's one queue. Their work may still overlap, because there is no barrier between
+// commands that have no memory in common. Submission n sets the timeline to n, so a value stands for all work
+// enqueued before it. Nothing ever waits for a value that was not submitted.
 
 #include "device/vulkan/vulkan.h"
 

@@ -1,4 +1,4 @@
-// vulkan_tile.c - the target vulkan: tile kernels as SPIR-V on the first chip, one launch a grid.
+// vulkan_tile.c - the target vulkan: tile kernels as SPIR-V on the first chip, with one launch per grid.
 
 #include "device/tile_runtime/group_kernel.h"
 #include "device/vulkan/vulkan.h"

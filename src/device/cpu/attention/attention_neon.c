@@ -1,11 +1,11 @@
-// attention_neon.c - weights of attention of aarch64, as machine code: exp(x) is a chain of a dozen
-// operations, and a compiler leaves too few others between them. Here each operation is done for four keys of
-// twelve queries before the next.
+// attention_neon.c - softmax weights of attention on aarch64, in assembly. exp(x) is a chain of a dozen
+// dependent operations, and compilers put too little work between them. Here each operation is done for four
+// keys of twelve queries before the next.
 //
-// x = score - most becomes 2^n * 2^r, with a whole n: a first pass leaves r in the place of the score and n,
-// which lacks a shift to be an exponent, in `room`; a second computes 2^r by a polynomial. Weights are 0
-// where x is below -88. Scores that are exponents of 2 already, and cannot be large, take one pass: n only
-// waits in memory until the polynomial has left its registers.
+// x = score - most becomes 2^n * 2^r with a whole n. A first pass stores r in place of the score, and n,
+// still to be shifted to be an exponent, in `room`; a second pass computes 2^r by a polynomial. Weights are 0
+// where x is below -88. Scores that are exponents of 2 already, and cannot be large, take one pass: there n
+// is stored only until the polynomial has freed its registers.
 
 #include "device/cpu/attention/attention.h"
 

@@ -1,9 +1,10 @@
-// cpu_delta_vjp.c - the gradient of the delta rule on the CPU: each thread takes heads, TILE tokens at a
-// time, by products of matrices (the WY form of their corrections, as src/op/delta_chunks.c has it).
+// cpu_delta_vjp.c - the gradient of the delta rule on the CPU. Each thread takes whole heads and goes through
+// them TILE tokens at a time by matrix products, using the WY form of the corrections
+// (src/op/delta_chunks.c).
 //
 // A first pass keeps the state before each chunk, the corrections of its tokens and the inverse of their
-// triangle; a second goes through the chunks in reverse. Overrides src/kernel/delta_wy_vjp.tile, whose chunks
-// are products by workgroups.
+// triangle; a second goes through the chunks in reverse. Overrides src/kernel/delta_wy_vjp.tile, in which
+// workgroups compute the products of a chunk.
 
 #include "device/cpu/attention/cpu_delta.h"
 #include "device/cpu/gemm/product.h"

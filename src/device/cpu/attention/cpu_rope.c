@@ -1,9 +1,9 @@
-// cpu_rope.c - rotary positions: cosines and sines of some positions, with which the lines of all heads there
-// are multiplied.
+// cpu_rope.c - rotary position embeddings: cosines and sines of some positions are computed once, and the
+// rows of all heads at these positions are multiplied by them.
 //
-// A line becomes x * cosines + swapped * sines, where in `swapped` the two of each pair have changed places,
-// and sines of the first ones are negative: the same numbers as a cos - b sin and a sin + b cos, by rows of
-// whole tiles.
+// A row becomes x * cosines + swapped * sines, where `swapped` has the two elements of each pair exchanged,
+// and the sines of the first ones are negated. These are the numbers a cos - b sin and a sin + b cos,
+// computed by row kernels over whole tiles.
 
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"

@@ -1,8 +1,8 @@
-// conv_amx.c - convolutions of bfloat16 by AMX: 16 neighbours along the last axis, 32 channels of each, are a
-// tile where they lie.
+// conv_amx.c - bf16 convolutions by AMX. An AMX tile is 16 neighbouring positions along the last axis with 32
+// channels each, loaded directly from x.
 //
-// The lines of x that a part sees are copied (conv_window.c); then every tap is a tile at another address,
-// and nothing else is packed. The kernels' outputs are packed as those of products (gemm_amx.c).
+// The rows of x that a part reads are copied with their padding (conv_window.c); then every tap is a tile at
+// another address, and nothing else of x is packed. Kernels are packed as in matrix products (gemm_amx.c).
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/rows/operands.h"

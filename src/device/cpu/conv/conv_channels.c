@@ -1,9 +1,9 @@
-// conv_channels.c - convolutions in which each channel has a kernel of its own: elements of x are multiplied
-// by elements of w, channel by channel, and added up over the taps.
+// conv_channels.c - depthwise convolutions: elements of x are multiplied by elements of w, channel by
+// channel, and added up over the taps.
 //
-// Sums of some vectors of channels stay in registers for all taps, and where they see the same ones for some
-// neighbours of the output: each vector of w that is read is used for all of these. 16-bit floats are
-// widened, row by row, and added up in memory.
+// The sums of some vectors of channels stay in registers for all taps. Neighbouring positions that see the
+// same taps are computed together, so that each vector of w is loaded once for all of them. 16-bit floats are
+// widened row by row and added up in memory.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/gemm/product.h"

@@ -1,9 +1,9 @@
-// conv_positions.c - convolutions by vectors of outputs: elements of x are multiplied where they lie, none is
-// packed.
+// conv_positions.c - convolutions by vectors of outputs, which multiply elements of x in place, without
+// packing.
 //
-// Some positions of the output and a panel of outputs, two vectors or one, are summed in registers over all
-// taps and channels. The lines of x that a part sees are copied with zeros around them (conv_window.c);
-// 16-bit floats are widened then.
+// The sums of some positions and a panel of one or two vectors of outputs stay in registers over all taps and
+// channels. The rows of x that a part reads are copied with zeros around them (conv_window.c); 16-bit floats
+// are widened by that copy.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/gemm/product.h"

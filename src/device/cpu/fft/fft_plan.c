@@ -1,8 +1,9 @@
-// fft_plan.c - Fourier transforms of one length.
+// fft_plan.c - plans of Fourier transforms of one length.
 //
-// Lengths that are products of small primes take one pass for each factor, from one list into another, so
-// that the result is in order (Stockham). Other lengths are a convolution with a chirp, whose transforms have
-// a length that is such a product (Bluestein). Roots of unity are computed in double and rounded once.
+// A length that is a product of small primes takes one pass per factor, from one list into another, which
+// leaves the result in order (Stockham). Any other length is computed as a convolution with a chirp, by
+// transforms of a longer length that is such a product (Bluestein). Roots of unity are computed in f64 and
+// rounded once.
 
 #include <math.h>
 #include <string.h>

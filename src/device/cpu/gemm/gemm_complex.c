@@ -1,8 +1,8 @@
-// gemm_complex.c - products of complex matrices as products of real ones.
+// gemm_complex.c - complex matrix products as real ones.
 //
-// Rows of a and c are read as rows of twice as many floats. Each row of b becomes two: as it is, which the
-// real parts of a multiply, and times i, which the imaginary parts multiply. That takes as many operations as
-// any way does.
+// Rows of a and c are read as real rows of twice the length. Each row of b becomes two: the row itself, which
+// the real parts of a multiply, and the row times i, which the imaginary parts multiply. The number of
+// operations is that of the direct method.
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/gemm/product.h"

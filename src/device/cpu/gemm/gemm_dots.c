@@ -1,7 +1,7 @@
-// gemm_dots.c - products of a few vectors and a matrix whose lines lie along k, on x86_64: dot products,
-// which read the matrix where it lies. More than SIDE vectors meet a block of lines that stays in L2
-// meanwhile, SIDE at a time, and the next block is fetched. The order of sums depends on neither the number
-// of vectors nor that of threads.
+// gemm_dots.c - products of a few vectors and a matrix whose rows are contiguous along k, on x86_64: dot
+// products that read the matrix in place. More than SIDE vectors are multiplied SIDE at a time by a block of
+// rows that stays in L2, while the next block is prefetched. The order of summation depends on neither the
+// number of vectors nor that of threads.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/gemm/product.h"

@@ -1,10 +1,10 @@
 // gemm_own.c - our own matrix product: the driver around the micro-kernels.
 //
-// Columns of b are packed once, for all threads, or by each part if they are few; one thread alone packs each
-// panel when it comes to it, some kernels while they multiply. Then parts of the result, blocks of rows, are
-// taken by whoever is free: a block of a is packed for L2, a panel of it at a time is in L1 beside one of b.
-// Along k there are the chains of gemm_order.c, one after the other; sums of a narrower result are kept in
-// float32 meanwhile, and rounded once.
+// Columns of b are packed once for all threads, or by each part if there are few parts. A single thread packs
+// each panel when it comes to it, with some kernels even while they multiply. Then free threads take parts of
+// the result, which are blocks of rows: a block of a is packed for L2, and one panel of it at a time is in L1
+// beside one of b. Along k, the chains of gemm_order.c are computed one after the other; sums of a narrower
+// result are kept in f32 until they are rounded once.
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/gemm/product.h"

@@ -1,9 +1,9 @@
-// gemm_sve.c - micro-kernels of aarch64 with SVE, for vectors of 32 and 64 bytes: shorter ones are what
-// gemm_neon.c has.
+// gemm_sve.c - micro-kernels for aarch64 with SVE vectors of 32 and 64 bytes; shorter vectors are left to
+// gemm_neon.c.
 //
-// As there, 24 vectors of sums are in z8..z31, of 8 rows and three vectors of columns, and loads alternate
-// with what uses them. One read of a fills all parts of a vector, so lanes and squares are those of a vector
-// of 16 bytes.
+// As there, 24 vectors of sums are in z8..z31, for 8 rows and three vectors of columns, and loads alternate
+// with the instructions that use them. A load of a repeats its 16 bytes in all parts of a vector, so lanes
+// and squares are numbered as in a vector of 16 bytes.
 
 #include "device/cpu/gemm/gemm.h"
 

@@ -1,5 +1,5 @@
-// gemm_thin.c - products of which one side is a few vectors long: the other matrix is read once, where it
-// lies, as packing it would take longer than multiplying. Sums have the order of gemm_order.c.
+// gemm_thin.c - products of a matrix and a few vectors. The matrix is read once and in place, because packing
+// it would take longer than multiplying. The order of summation is that of gemm_order.c.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/gemm/product.h"

@@ -1,9 +1,10 @@
-// gemm_vector.c - matrix times vector: the matrix is read once, along its lines, whichever way they lie.
+// gemm_vector.c - matrix-vector products. The matrix is read once, along its contiguous axis, whichever that
+// is.
 //
-// Sums have the order of gemm_order.c. Lines along the vector are read in streams, each through memory
-// without a gap: at one of 4096 floats a Neoverse-V1 reads 35 GB/s so, and 25 if neighbouring lines are read
-// side by side. Lines across it are read in their order, and fetched ahead. f16 and bf16 are widened as they
-// are read. Lines whose elements are not contiguous are gathered first.
+// The order of summation is that of gemm_order.c. Rows along the vector are read in several streams, each of
+// them sequential in memory: one Neoverse-V1 reads rows of 4096 floats at 35 GB/s this way, and at 25 GB/s if
+// neighbouring rows are read side by side. Rows across the vector are read in order and prefetched. f16 and
+// bf16 are widened as they are read. If no axis is contiguous, rows are gathered first.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/gemm/product.h"

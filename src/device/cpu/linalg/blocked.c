@@ -1,7 +1,8 @@
-// blocked.c - factors and inverses of matrices by halves: most of the work becomes products.
+// blocked.c - factorisations and inverses of matrices by recursive halving, which turns most of the work into
+// matrix products.
 //
-// Matrices are column-major, of float32 or float64. Small ones are LAPACK's; products are ours, which are
-// quicker than those of the library that LAPACK is in, and run side by side on the threads of the pool.
+// Matrices are column-major, of f32 or f64. Small ones are left to LAPACK. Products are ours, which are
+// faster than those of the usual LAPACK libraries and run on the threads of the pool.
 
 #include "device/cpu/gemm/product.h"
 #include "device/cpu/linalg/linalg.h"

@@ -1,6 +1,6 @@
 // cpu_spectrum.c - singular values, eigenvalues and their vectors by LAPACK.
 //
-// The functions for complex numbers have one work area more, of real numbers, than those for real ones.
+// LAPACK's complex functions take one more work area than the real ones, of real numbers.
 
 #include "device/cpu/linalg/linalg.h"
 

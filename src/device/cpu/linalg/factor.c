@@ -1,4 +1,4 @@
-// factor.c - factorisations, matrix by matrix: LAPACK works on copies that are column-major.
+// factor.c - runs factorisations matrix by matrix, on column-major copies for LAPACK.
 
 #include "device/cpu/gemm/product.h"
 #include "device/cpu/linalg/linalg.h"

@@ -1,4 +1,4 @@
-// argreduce_find.c - elements compared one by one, and the first of many that equals one.
+// argreduce_find.c - compares elements for argmin and argmax, and finds the first of many that equals a given one.
 
 #include "device/cpu/order/argreduce.h"
 #include "device/cpu/rows/element_ops.h"

@@ -1,6 +1,6 @@
-// cpu_partition.c - partition and argpartition: the kth key (sort.h) of a line is found by its digits, from
-// the first on, or by sorting keys of short lines side by side; then elements are put before it, with it and
-// behind it.
+// cpu_partition.c - partition and argpartition. The kth key (sort.h) of a row is found by radix selection, or
+// by sorting the keys if rows are short. The elements are then stored as those before it, those equal to it,
+// and those after it.
 
 #include "device/cpu/order/sort.h"
 #include "device/cpu/rows/operands.h"

@@ -1,5 +1,5 @@
-// cpu_sort.c - sort and argsort: lines of keys (sort.h), sorted by their digits or, short ones, side by side.
-// For positions an item holds its key and where it was.
+// cpu_sort.c - sort and argsort. Rows of keys (sort.h) are sorted by radix sort; short rows side by side, by
+// a sorting network. For argsort, an item holds its key and its position.
 
 #include "device/cpu/order/sort.h"
 #include "device/cpu/rows/operands.h"

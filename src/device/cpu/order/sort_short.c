@@ -1,5 +1,5 @@
-// sort_short.c - many short lines sorted side by side, by a network of comparisons that is the same for all
-// of them.
+// sort_short.c - sorts many short rows side by side by a sorting network, whose comparisons are the same for
+// all rows.
 //
 // The network is Batcher's merge exchange: Knuth, The Art of Computer Programming, volume 3, algorithm
 // 5.2.2M.

@@ -1,8 +1,8 @@
-// quantized_bf16.c - many rows of bfloat16 times a quantised matrix, whose numbers are rounded to bfloat16
-// for it, by instructions that multiply 2 x 4 numbers with 4 x 2.
+// quantized_bf16.c - products of many rows of bf16 and a quantised matrix, which is dequantised to bf16, by
+// instructions that multiply 2 x 4 by 4 x 2 matrices (bfmmla).
 //
-// Rows and columns lie in panels of eight: four numbers of each, then the next four. Columns are unpacked
-// some at a time, as much of them as the second-level cache holds, and used for all rows.
+// Rows and columns are packed in panels of eight: four numbers of each, then the next four. As many columns
+// are unpacked at a time as fit L2, and used for all rows.
 
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"

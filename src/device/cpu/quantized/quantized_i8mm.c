@@ -1,5 +1,5 @@
-// quantized_i8mm.c - rows of whole numbers times four columns of codes, by instructions that multiply 2 x 8
-// bytes with 8 x 2.
+// quantized_i8mm.c - products of rows of whole numbers and four columns of codes, by instructions that
+// multiply 2 x 8 by 8 x 2 matrices of bytes (i8mm).
 
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"

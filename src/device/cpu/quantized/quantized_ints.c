@@ -1,4 +1,5 @@
-// quantized_ints.c - rows of x as whole numbers, times a few columns of a quantised matrix at a time.
+// quantized_ints.c - products with quantised matrices in integer arithmetic: rows of x are converted to whole
+// numbers, and multiplied by a few columns of codes at a time.
 
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"

@@ -1,5 +1,5 @@
-// quantized_line.c - one row of x times columns of a quantised matrix as they lie in memory, on x86: by
-// AVX-512 with VNNI, or AVX2.
+// quantized_line.c - products of one row of x and a quantised matrix, read in place, on x86: by AVX-512 with
+// VNNI, or AVX2.
 
 #include "device/cpu/quantized/quantized.h"
 

@@ -1,5 +1,6 @@
-// quantized_pieces.c - products with quantised matrices by those of floats: pieces of the matrix are
-// unpacked, then multiplied while they are in the cache. Each is unpacked once, for all rows of x.
+// quantized_pieces.c - products with quantised matrices by float products: pieces of the matrix are
+// dequantised, then multiplied while they are in the cache. Each piece is dequantised once, for all rows of
+// x.
 
 #include "device/cpu/gemm/product.h"
 #include "device/cpu/quantized/quantized.h"

@@ -1,10 +1,11 @@
-// cpu_scan.c - running sums and their like along an axis.
+// cpu_scan.c - scans along an axis, such as running sums.
 //
-// Where another axis is contiguous, rows of it are combined with the row before by a row kernel. Else several
-// lines along the axis are scanned side by side, as chains. A long line is cut in strips, which are chains
-// too: each is scanned from its own first element, then combined with what came before it. So floats are
-// added in an order that depends on the length of the axis and on which is contiguous, not on the threads.
-// 16-bit floats are kept in float on the way, and rounded where they are written.
+// If another axis is contiguous, whole rows of it are combined with the row before by a row kernel. Otherwise
+// several rows along the axis are scanned side by side, as chains. A long row is divided into strips, which
+// are chains too: each is scanned from its own first element, then combined with the result of the strips
+// before it. So the order of float additions depends on the length of the axis and on which axis is
+// contiguous, not on the number of threads. 16-bit floats are accumulated in f32 and rounded when they are
+// stored.
 
 #include "device/cpu/index/index.h"
 #include "device/cpu/rows/operands.h"

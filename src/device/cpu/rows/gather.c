@@ -1,7 +1,7 @@
-// gather.c - copies between strided places: how operands come into tiles and results out of them.
+// gather.c - copies between strided memory and tiles, for operands and results.
 //
-// A dtype does not matter here, only the size of its elements. memcpy of a size that the compiler knows is
-// one load and one store, also where the address is not aligned.
+// Only the size of an element matters here, not its dtype. A memcpy of a size known to the compiler is one
+// load and one store, even if the address is unaligned.
 
 #include "device/cpu/rows/lanes.h"
 #include "device/cpu/rows/operands.h"

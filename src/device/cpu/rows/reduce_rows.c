@@ -1,7 +1,8 @@
-// reduce_rows.c - reductions whose elements lie close together: runs of them become one.
+// reduce_rows.c - reductions of elements that are close together in memory: each run of them is reduced to
+// one.
 //
-// Runs are joined as a tree, which keeps sums accurate. What is reduced is cut in segments, which threads
-// share where few elements are kept; where the cuts are follows from the number of reduced elements alone.
+// Runs are joined as a tree, which keeps sums accurate. The reduced elements are divided into segments, which
+// threads share if few elements are kept. The division follows from the number of reduced elements alone.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/reduce.h"

@@ -1,8 +1,8 @@
-// row_kernel.c - stretches of a row program as compiled kernels.
+// row_kernel.c - compiled kernels for stretches of a row program.
 //
-// The recipe of a stretch is the key under which its kernel is kept, and all that the kernel is built from.
-// Kernels are compiled by a thread that lives while there are some to compile; until then, and where there is
-// no compiler, the rows run one by one, with the same bits.
+// A kernel is built from the stretch's recipe alone, and kept under it as the key. A background thread, which
+// lives only while there is work, compiles the kernels. Until a kernel is ready, or if there is no compiler,
+// the row kernels run one by one, with bit-identical results.
 
 #include "device/cpu/rows/reduce.h"
 #include "device/cpu/rows/row_group.h"

@@ -1,4 +1,4 @@
-// compiler.c - runs the C compiler of the system.
+// compiler.c - runs the system's C compiler.
 
 #include "device/cpu/tile/compiler.h"
 #include "device/profile/profile.h"

@@ -1,7 +1,7 @@
-// cpu_source_kernel.c - runs kernels that programs bring as C source.
+// cpu_source_kernel.c - runs kernels that programs supply as C source.
 //
-// Their text is compiled at its first evaluation. What a position of the grid costs nobody knows before:
-// pieces that double in size are timed, until it is known how many make a piece worth another thread.
+// The text is compiled at its first evaluation. The cost of one position of the grid is unknown, so pieces of
+// doubling size are timed until it is known how many positions are worth another thread.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/tile/compiler.h"

@@ -1,4 +1,4 @@
-// tile_gemm.c - products of tiles and reductions of lines, as compiled tile kernels ask for them.
+// tile_gemm.c - products of tiles and reductions of rows, called by compiled tile kernels.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/reduce.h"
