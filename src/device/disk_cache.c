@@ -1,14 +1,15 @@
-// disk_cache.c - what the compiler made, kept in a folder that processes share.
+// disk_cache.c - a cache of compiled files in a folder that processes share.
 //
-// An entry is a folder named by its key. It is made beside its place and renamed, so others see all of it or
-// nothing; whoever comes second uses what the first made. A sum of the file lies next to it: an entry that
-// was cut off or changed is made anew. Only our own folders, which nobody else may write, are read. When the
-// folder cannot be written, things are made in a temporary one for this process alone.
+// An entry is a folder named by its key. It is made beside its final place and renamed, so that other
+// processes see all of it or nothing; a process that comes second uses what the first one made. A checksum of
+// the file is kept next to it: an entry that was cut off or changed is made again. Only our own folders,
+// which no other user may write, are read. If the folder cannot be written, entries are made in a temporary
+// one for this process alone.
 //
-// ZL_CACHE_DIR may name any folder, even a home directory. So the entries are in a subfolder of it that this
-// file makes together with a mark; a folder of that name without the mark is somebody else's and is left
-// alone. Inside, only names that this file gives are touched, symbolic links are not followed, and folders
-// are removed only once they are empty.
+// ZL_CACHE_DIR may name any folder, even a home directory. So the entries are in a subfolder of it, which
+// this file creates together with a marker file; a folder of that name without the marker belongs to someone
+// else and is left alone. Inside, only names that this file assigns are touched, symbolic links are not
+// followed, and folders are removed only once they are empty.
 
 #include "device/device.h"
 

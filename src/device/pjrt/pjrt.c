@@ -35,7 +35,7 @@ static int count_files(const char *pattern) {
     return found;
 }
 
-// Whether a PCI device is Google's: files of vfio may be anybody's.
+// Returns whether a PCI device is Google's. vfio also serves devices of other vendors.
 static bool has_google_chip(void) {
     glob_t list = {0};
     bool found = false;

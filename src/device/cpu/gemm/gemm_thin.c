@@ -17,9 +17,9 @@ enum {
     VECTOR = 16,     // bytes
 };
 
-// Where a kernel takes lines along vectors, which are packed as panels: at least and at most so many, as more
-// columns of a result are better packed once for all threads (gemm_own.c); and elements that are packed at
-// once.
+// Limits of the kernel that computes along rows of the matrix, with the vectors packed as panels: the fewest
+// vectors, the most if they are rows of the result, and the most if they are columns, of which more are
+// better packed once for all threads (gemm_own.c). PANELED_K elements of k are packed at once.
 enum { PANELED_LEAST = 7, PANELED_ROWS = 48, PANELED_COLUMNS = 32, PANELED_K = 4096 };
 
 // Limits of the kernel that computes across rows of the matrix: the most vectors, and the rows at a time.

@@ -1,4 +1,5 @@
-// argreduce_find.c - compares elements for argmin and argmax, and finds the first of many that equals a given one.
+// argreduce_find.c - compares elements for argmin and argmax, and finds the first of many that equals a given
+// one.
 
 #include "device/cpu/order/argreduce.h"
 #include "device/cpu/rows/element_ops.h"

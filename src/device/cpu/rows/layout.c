@@ -1,10 +1,10 @@
-// layout.c - brings operands of any layout to row kernels, which know contiguous runs and scalars only.
+// layout.c - runs row kernels, which take only contiguous runs and scalars, on operands of any layout.
 //
-// Three ways. Rows: where every operand is contiguous or constant along the last axis and that is long,
-// kernels work in place. Box: else a tile is some of the last axes, as one run; operands that are not
-// contiguous over it are gathered into L1, those that repeat from tile to tile once; of a column each element
-// serves for a run. Block: an operand whose lines lie along another axis is transposed in blocks, so that no
-// line is fetched for one element.
+// There are three ways. Rows: if every operand is contiguous or constant along the last axis, and that axis
+// is long, kernels work in place. Box: else a tile is some of the last axes, run as one. Operands that are
+// not contiguous over it are gathered into L1, once if they repeat from tile to tile; each element of a
+// column serves for a run. Block: an operand that is contiguous along another axis is transposed in blocks,
+// so that no cache line is fetched for a single element.
 
 #include "device/cpu/rows/operands.h"
 
