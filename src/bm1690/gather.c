@@ -28,7 +28,8 @@ static enum bm1690_dtype dtype_named(const struct command *command, const char *
 
 // Of the TIU ------------------------------------------------------------------------------------------------
 
-// A table and an index that lanes share, or have each of their own; scatters have the table as their result.
+// The operands of a lookup: a table and an index, each shared by all lanes or separate per lane. For a
+// scatter, the table is the result.
 struct lookup {
     struct view table, index;
     const struct view *out;
@@ -92,7 +93,7 @@ bool run_gather_columns(struct command *command) {
     return true;
 }
 
-// Whole rows, which begin at multiples of 64 bytes.
+// Gathers whole rows, each of which begins at a multiple of 64 bytes.
 bool run_gather_rows(struct command *command) {
     struct lookup k = {.out = command_operand(command, 0),
                        .own = true,
@@ -135,7 +136,7 @@ static bool find_rows(struct command *command, struct rows *k, int count, int in
                           (struct dims){1, d.c, indices, 1}, "index_stride", BM1690_UINT32);
 }
 
-// Rows whose index is not in the table are filled with C.
+// Fills each row whose index lies outside the table with the constant C.
 bool run_dma_gather(struct command *command) {
     struct rows k = {.to = command_operand(command, 0)};
     struct dims d = k.to->dim;
@@ -184,8 +185,8 @@ bool run_dma_scatter(struct command *command) {
 
 // Compaction ------------------------------------------------------------------------------------------------
 
-// Elements whose mask is not zero, in order; without a mask, the places of elements that are not zero, from
-// base_idx on.
+// Keeps the elements whose mask is not zero, in order. Without a mask, keeps the positions of the nonzero
+// elements, counted from base_idx.
 bool run_filter(struct command *command) {
     const struct view *from = command_operand(command, 1);
     bool has_mask = command_has(command, "mask_addr");
@@ -221,8 +222,8 @@ static int compare_items(const void *a, const void *b) {
     return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->place < y->place ? -1 : x->place > y->place;
 }
 
-// The first `kept` of a row in order; equal elements keep theirs. `place` is NULL where the row's places are
-// not asked for.
+// Sorts a row and keeps its first `kept` elements; the sort is stable. `place`, unless NULL, receives the
+// elements' positions in the row.
 static void sort_row(struct item *item, const struct view *from, int row, bool descends,
                      const struct view *value, const struct view *place) {
     int count = from->dim.w, kept = value->dim.w;

@@ -1,7 +1,8 @@
-// headers.c - the headers that device C includes, and the stub by which a loaded module calls the emulator.
+// headers.c - the headers that device C includes, and the stub through which a loaded module calls the
+// emulator.
 //
-// Names, types and values are those of the vendor's ABI, so that the same text is taken by the vendor's
-// tools. Prototypes come from the table.
+// Names, types and values are those of the vendor's ABI, so that the vendor's tools accept the same text.
+// Prototypes are generated from the table of commands.
 
 #include "bm1690/bm1690.h"
 
@@ -102,8 +103,8 @@ static const char macros[] =
     "DT_BFP16 ? 0xff7f : \\\n"
     "    (dtype) == DT_FP8E4M3 ? 0xfe : 0xfb)\n";
 
-// Kernels that were generated for older releases define the last of these themselves: the stub's file says
-// so.
+// Defines __ppl_tensor_info, the last type below, unless the kernel does so itself: kernels generated for
+// older releases do, and their stub then defines PPL_OWN_TENSOR_INFO.
 static const char helper[] =
     "#ifndef PPL_HELPER_H\n"
     "#define PPL_HELPER_H\n"
@@ -178,7 +179,7 @@ bool bm1690_header(struct text *out, const char *name) {
 
 // Stub ------------------------------------------------------------------------------------------------------
 
-// Definitions in the file that our helper would define a second time.
+// Tells the helper which of its definitions the file makes itself.
 static void add_own(struct text *out, const char *device_c) {
     if (strstr(device_c, "__ppl_get_dtype(int"))
         text_add(out, "#define PPL_OWN_DTYPE\n");

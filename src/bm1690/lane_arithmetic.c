@@ -1,8 +1,8 @@
 // lane_arithmetic.c - elementwise commands: arithmetic, functions, casts, selects.
 //
-// Floats are computed in f32 and rounded to the command's dtype after each step, which is the same as
-// computing in it: of a sum or product of 16-bit floats nothing is lost by the first rounding. In f32,
-// numbers below the smallest normal one are zero.
+// Floats are computed in f32 and rounded to the command's dtype after each step. That equals computing in the
+// dtype, because the first rounding loses nothing of a sum or product of 16-bit floats. In f32, subnormal
+// numbers are flushed to zero.
 
 #include "bm1690/element.h"
 
@@ -14,12 +14,12 @@ run_function run_arithmetic, run_cast, run_select;
 
 // Functions -------------------------------------------------------------------------------------------------
 
-// A result of one step, in the dtype.
+// Rounds the result of one step to the dtype.
 static float step(enum bm1690_dtype dtype, float x) {
     return element_flush(element_step(dtype, x));
 }
 
-// The first guess is made of the dtype's own bits.
+// Returns the first guess of 1 / sqrt(x), computed from the bits of x in the dtype.
 static float rsqrt_seed(float x, enum bm1690_dtype dtype) {
     if (dtype == BM1690_FP16)
         return half_to_float((uint16_t)(0x59ba - (half_from_float(x) >> 1)));
@@ -28,7 +28,7 @@ static float rsqrt_seed(float x, enum bm1690_dtype dtype) {
     return float_of_bits(0x5f3759df - (bits_of_float(x) >> 1));
 }
 
-// A seed and three Newton steps, every operation rounded to the dtype.
+// Computes 1 / sqrt(x) from a seed by three Newton steps; every operation is rounded to the dtype.
 static float rsqrt(float x, enum bm1690_dtype dtype) {
     if (x == 0)
         return copysignf(INFINITY, x);
@@ -45,7 +45,8 @@ static float divide(float a, float b, enum bm1690_dtype dtype) {
     return signbit(b) ? -q : q;
 }
 
-// A zero is its own root; what is below the smallest normal number has none.
+// The root of a zero is that zero. For a subnormal number the chip gives NaN: it is flushed to 0 and
+// multiplied by 1 / sqrt(0).
 static float square_root(float x, enum bm1690_dtype dtype) {
     return x == 0 ? x : element_flush(x) * rsqrt(element_flush(x), dtype);
 }
@@ -175,7 +176,7 @@ static void run_floats(const struct elementwise *e, uint8_t *y, const uint8_t *a
             element_result(y + i * e->y->stride[3] * e->y->size, e->y->dtype, r[i]);
 }
 
-// Whole numbers: subnormal ones count as what they are, and what is no number stays as it is.
+// Rounds to a whole number. Subnormal numbers keep their value here, and NaN stays as it is.
 static void round_element(uint8_t *y, const uint8_t *a, enum bm1690_dtype dtype, int mode) {
     float x = element_load(a, dtype);
     if (isnan(x))
@@ -291,7 +292,8 @@ static const uint8_t *element(const struct view *v, const struct variable *varia
                                              : view_row(v, n, c, h) + w * v->stride[3] * v->size;
 }
 
-// Commands with a second result have what is compared as the first: the larger or the smaller one.
+// Runs a compare-and-select command. A command with two results writes the larger or smaller of the compared
+// values to its first result, and the selected value to its second.
 bool run_select(struct command *command) {
     static const char *const names[] = {"src0", "src1", "src2", "src3"};
     bool has_extreme = command_has(command, "dst1_addr");

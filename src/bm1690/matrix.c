@@ -141,7 +141,8 @@ static bool check_output(struct command *command, const struct view *out, const 
                           bm1690_dtype_name(in->dtype));
 }
 
-// A bias of local memory has one element for each column, {1, 64, 1, columns}: the same in every lane.
+// Loads the bias. In local memory it has the shape {1, 64, 1, columns}: one element per column, the same in
+// every lane.
 static bool load_bias(struct command *command, struct product *p) {
     const union bm1690_value *bias = command_value(command, "bias");
     enum bm1690_dtype dtype = (enum bm1690_dtype)command_value(command, "bias_dtype")->i;
@@ -221,7 +222,8 @@ bool run_product(struct command *command) {
 
 // f32 -------------------------------------------------------------------------------------------------------
 
-// rows x columns of a view {rows, channels, 1, columns of a channel}, one after the other.
+// Returns the rows x columns matrix of a view {rows, channels, 1, columns per channel} as contiguous f32 with
+// subnormal numbers flushed; the caller frees it. NULL if memory is out.
 static float *load_split(const struct view *v, int columns) {
     float *to = memory_alloc(sizeof *to * (size_t)v->dim.n * (size_t)columns);
     for (int row = 0; to && row < v->dim.n; row++)

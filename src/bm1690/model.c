@@ -21,7 +21,7 @@ static double lanes_used(const struct view *v) {
     return MIN_OF(v->dim.c, BM1690_LANE_COUNT);
 }
 
-// Vectors of 64 bytes that the busiest lane takes.
+// Returns the number of 64-byte vectors that the busiest lane processes.
 static double vectors(const struct view *v) {
     int64_t groups = (v->lane + v->dim.c + BM1690_LANE_COUNT - 1) / BM1690_LANE_COUNT;
     int64_t bytes = (int64_t)v->dim.h * v->dim.w * v->size;
@@ -43,7 +43,8 @@ static bool is_l2(const struct command *command, const struct view *v) {
     return false;
 }
 
-// The slower side of a copy determines its time; copies within local memory go at the pace of L2.
+// Returns the cycles of a copy, and in *moved its bytes. The slower side determines the time; both sides of a
+// copy within local memory run at L2's bandwidth.
 static double dma_cycles(struct command *command, double *moved) {
     double cycles = 0;
     *moved = 0;

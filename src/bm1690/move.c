@@ -22,7 +22,8 @@ static void copy_elements(uint8_t *to, int64_t to_step, const uint8_t *from, int
     }
 }
 
-// A row whose elements are contiguous on both sides is one memmove: source and destination may be the same.
+// Copies one row. Source and destination may be the same memory, so a row that is contiguous on both sides is
+// copied by memmove.
 static void copy_row(const struct view *to, uint8_t *y, const struct view *from, const uint8_t *x) {
     if (to->stride[3] == 1 && from->stride[3] == 1)
         memmove(y, x, (size_t)to->dim.w * (size_t)to->size);
@@ -51,7 +52,8 @@ static void copy_channel(void *context, int part) {
         copy_row(to, view_row(to, n, c, h), from, view_row(from, n, other, h));
 }
 
-// A source of one channel is copied to all channels; by the TIU, to those of one round of lanes.
+// Copies a tensor. A source of one channel is broadcast to all channels; by the TIU, to those of one round of
+// lanes.
 bool run_copy(struct command *command) {
     struct copy k = {command_operand(command, 0), command_operand(command, 1)};
     bool spreads = command->operation == ANY_LANE && k.from->dim.c == 1;

@@ -229,7 +229,7 @@ static bool find_layout(struct command *command, int i, struct view *v, const in
 
 // Ranges ----------------------------------------------------------------------------------------------------
 
-// Bytes from element 0 to the end of the farthest one; of local memory, within a lane.
+// Returns the bytes from element 0 to the end of the last one; in local memory, within a lane.
 static int64_t extent(const struct view *v) {
     int64_t channels = v->is_local ? (v->lane + v->dim.c - 1) / BM1690_LANE_COUNT : v->dim.c - 1;
     return ((v->dim.n - 1) * v->stride[0] + channels * v->stride[1] + (v->dim.h - 1) * v->stride[2] +
@@ -360,7 +360,8 @@ static bool are_free(void *context, int lane, uint32_t begin, uint32_t bytes) {
     return find_other(context, begin, bytes, false) == begin + bytes;
 }
 
-// Boxes that meet may still have no byte in common: two buffers that alternate by rows.
+// Returns whether two views share a byte. Bounding boxes may overlap without that: for example, two buffers
+// that alternate row by row.
 static bool share_bytes(const struct view *a, const struct view *b) {
     uint64_t *bits = memory_zero(BM1690_LANE_BYTES / 8);
     bool shared = !bits || (each_range(a, mark_bytes, bits), !each_range(b, are_free, bits));
@@ -483,7 +484,8 @@ static bool finish_far(struct command *command, struct view *v, const char *name
                           (unsigned long long)address, (long long)extent(v));
 }
 
-// Layouts that have a place among the lanes.
+// Checks that matrices and constants begin in lane 0, and that constants which are read are still the ones
+// that the command needs.
 static bool check_start(struct command *command, const struct bm1690_parameter *p, const struct view *v) {
     if (p->layout == BM1690_MATRIX && v->lane != 0)
         return command_refuse(command, p->name, "begins in lane %d; operands of a product begin in lane 0",

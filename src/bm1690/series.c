@@ -1,8 +1,8 @@
-// series.c - functions that the device API makes of several commands: sigmoid, tanh, log, sin, erf and those
-// of them. f32 only.
+// series.c - functions that the device API composes of several commands: sigmoid, tanh, log, sin, erf and
+// those built from them. f32 only.
 //
-// Each is the sequence of steps of the reference model: steps that are commands are computed as these, and
-// series by Horner's rule with every multiplication and addition rounded.
+// Each follows the steps of the reference model. Steps that are commands are computed as these commands;
+// series, by Horner's rule with every multiplication and addition rounded.
 
 #include "bm1690/element.h"
 
@@ -58,7 +58,7 @@ struct mapping {
     float (*function)(float x);
 };
 
-// What is no number has all bits of its fraction.
+// Replaces any NaN by the one that the chip produces, with all fraction bits set.
 static float number_or_nan(float x) {
     return isnan(x) ? float_of_bits(0x7fffffff) : x;
 }
@@ -197,7 +197,7 @@ static float erf_series(float t) {
     return horner(chip_constants_of(BM1690_ERF), 10, t);
 }
 
-// The sign by its bit, but of +0 zero, and of subnormal numbers and of what is no number negative.
+// Returns the sign as the chip's function uses it: 0 only for +0, and -1 for -0, subnormal numbers and NaN.
 static float sign_of(float x) {
     return bits_of_float(x) == 0 ? 0 : x >= 0x1p-126f ? 1 : -1;
 }
@@ -223,7 +223,7 @@ static void erf_steps(struct function *f) {
     erf_of(f->y, f->x, f->t);
 }
 
-// x (erf(x / sqrt 2) + 1) / 2
+// gelu(x) = x (erf(x / sqrt 2) + 1) / 2
 static void gelu_steps(struct function *f) {
     struct view *t = &f->t[3];
     lane_apply(MUL, t, f->x, NULL, 0.707106781f);

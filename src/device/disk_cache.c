@@ -1,14 +1,15 @@
-// disk_cache.c - what the compiler made, kept in a folder that processes share.
+// disk_cache.c - a cache of compiled files in a folder that processes share.
 //
-// An entry is a folder named by its key. It is made beside its place and renamed, so others see all of it or
-// nothing; whoever comes second uses what the first made. A sum of the file lies next to it: an entry that
-// was cut off or changed is made anew. Only our own folders, which nobody else may write, are read. When the
-// folder cannot be written, things are made in a temporary one for this process alone.
+// An entry is a folder named by its key. It is made beside its final place and renamed, so that other
+// processes see all of it or nothing; a process that comes second uses what the first one made. A checksum of
+// the file is kept next to it: an entry that was cut off or changed is made again. Only our own folders,
+// which no other user may write, are read. If the folder cannot be written, entries are made in a temporary
+// one for this process alone.
 //
-// ZL_CACHE_DIR may name any folder, even a home directory. So the entries are in a subfolder of it that this
-// file makes together with a mark; a folder of that name without the mark is somebody else's and is left
-// alone. Inside, only names that this file gives are touched, symbolic links are not followed, and folders
-// are removed only once they are empty.
+// ZL_CACHE_DIR may name any folder, even a home directory. So the entries are in a subfolder of it, which
+// this file creates together with a marker file; a folder of that name without the marker belongs to someone
+// else and is left alone. Inside, only names that this file assigns are touched, symbolic links are not
+// followed, and folders are removed only once they are empty.
 
 #include "device/device.h"
 
@@ -174,7 +175,8 @@ static bool write_sum(const char *folder, const char *file) {
     return sum_of(folder, file, sum) && join_path(path, folder, sum_file) && file_write(path, sum, SUM_BYTES);
 }
 
-// Errors on the way mean that the entry is not there; they are nobody's.
+// Returns whether an entry is there and undamaged. Errors on the way only mean that it is not, and are not
+// reported.
 static bool is_whole(const char *folder, const char *file) {
     char path[PATH_MAX], sum[SUM_BYTES + 1];
     size_t bytes = 0;
@@ -216,12 +218,12 @@ static int by_age(const void *a, const void *b) {
     return (x->used.tv_nsec > y->used.tv_nsec) - (x->used.tv_nsec < y->used.tv_nsec);
 }
 
-// What a process left that was ended while it made something.
+// Returns whether it is a leftover of a process that ended while it made an entry.
 static bool is_left_over(const char *name, const struct stat *s) {
     return is_fresh_name(name) && s->st_mtim.tv_sec + LEFT_OVER_S < time(NULL);
 }
 
-// The entries of the folder; how many.
+// Lists the entries of the folder and returns their number.
 static int list_items(const char *folder, struct item **items) {
     int count = 0, cap = 0;
     DIR *dir = opendir(folder);
@@ -260,7 +262,7 @@ ZL_AT_LOAD {
     fork_guard(&listed.lock);
 }
 
-// Whether a new entry is known to be within the limit.
+// Returns whether the cache with a new entry is known to be within the limit.
 static bool is_within(const char *folder, const char *newest, int64_t limit) {
     char path[PATH_MAX];
     int64_t bytes = join_path(path, folder, newest) ? folder_bytes(path) : 0;
@@ -307,7 +309,7 @@ static void *use_file(const struct cache_entry *entry, const char *folder) {
     return join_path(path, folder, entry->file) ? entry->use(path, entry->context) : NULL;
 }
 
-// A folder of that name, but of no other process or thread.
+// Makes a folder that no other process or thread uses.
 static bool new_folder(char *out, const char *folder) {
     return join_path(out, folder, "new-XXXXXX") && mkdtemp(out);
 }
@@ -316,7 +318,8 @@ static bool fill(const struct cache_entry *entry, const char *folder) {
     return entry->make(folder, entry->context) && write_sum(folder, entry->file);
 }
 
-// Moves what was made to its place, unless another process was quicker, and uses what is there.
+// Moves the freshly made folder to its final place, unless another process was quicker, and uses what is
+// there. If it cannot be moved, it is used once from where it is and removed.
 static void *settle(const struct cache_entry *entry, const char *fresh, const char *place) {
     bool moved = rename(fresh, place) == 0;
     if (!moved && !is_whole(place, entry->file)) {

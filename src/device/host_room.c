@@ -1,12 +1,13 @@
-// host_room.c - page-locked memory for the host's copies of what units hold, which a unit then writes by
-// itself.
+// host_room.c - page-locked host memory for copies of arrays that a unit holds, so that the unit writes them
+// by DMA.
 //
-// To pin pages costs more than most copies take, so rooms are kept when the last array in them is gone, by
-// sizes that are powers of two. All rooms together are bounded: beyond that those go that nobody used for
-// longest, and if all are in use, or the driver refuses, the copy lies in ordinary memory.
+// Pinning pages costs more than most copies, so a buffer is kept after the last array in it is gone, for
+// reuse by size (rounded up to a power of two). The total size is bounded: past the bound, the least recently
+// used free buffer is unpinned first. If all are in use, or the driver refuses, the copy goes to ordinary
+// memory.
 //
-// The pages are the process's own and private: in a child of fork() they are a copy like all memory, and
-// arrays keep their values there.
+// The pages are private to the process: a child of fork() gets a copy of them as of all memory, so its arrays
+// keep their values.
 
 #include "device/device.h"
 
@@ -43,7 +44,7 @@ static void free_rooms(struct room *r) {
     }
 }
 
-// NULL without an error.
+// Makes a room; NULL, without an error, if the driver refuses or memory is out.
 static struct room *new_room(const struct device *d, int unit, size_t bytes) {
     bool had_error = zl_error();
     struct room *r = memory_zero(sizeof *r);
@@ -63,7 +64,8 @@ static struct room *new_room(const struct device *d, int unit, size_t bytes) {
 
 // The cache -------------------------------------------------------------------------------------------------
 
-// Under the lock. The link to the latest idle room of a device and size; to NULL: there is none.
+// Returns the link to the most recently used idle room of a device and size; the link is NULL if there is
+// none. Under the lock.
 static struct room **find(const struct device *d, size_t bytes) {
     struct room **link = &idle;
     while (*link && ((*link)->device != d || (*link)->bytes != bytes))
@@ -71,8 +73,8 @@ static struct room **find(const struct device *d, size_t bytes) {
     return link;
 }
 
-// Under the lock. Takes the oldest idle rooms away until another of so many bytes may be made; false: too
-// much is in use.
+// Moves the longest idle rooms to *gone until `bytes` more fit the bound. Returns false if too much is in
+// use. Under the lock.
 static bool make_way(size_t bytes, struct room **gone) {
     while (held + bytes > ALL_MOST && idle) {
         struct room **last = &idle;

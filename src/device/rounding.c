@@ -1,7 +1,8 @@
-// rounding.c - how a unit rounds, tried on hard cases when it is first used: drivers say too little about it.
+// rounding.c - finds out how a unit rounds by running hard cases when it is first used, because drivers
+// report too little about it.
 //
-// What was found is kept on disk beside compiled kernels, under the unit and the code of the kernel that
-// tries: another process only reads it.
+// The result is kept on disk beside compiled kernels, under the unit and the code of the test kernel, so that
+// other processes only read it.
 
 #include "device/tile_runtime/group_kernel.h"
 

@@ -23,7 +23,7 @@ enum {
     LANES = DEVICE_LANES,
 };
 
-// Free ones of a lane and a capacity are a pairing heap: none lies before what it is below.
+// A free block: a node in the pairing heap of its lane and capacity, ordered by address.
 struct block {
     struct block *below, *next; // the first of those below, and the next beside it
     void *memory;
@@ -31,7 +31,7 @@ struct block {
     uint64_t used[LANES]; // points of these
 };
 
-// Points of a lane are LANES apart: the remainder is its number.
+// A lane. Its points are LANES apart: point modulo LANES is the lane's number.
 struct lane {
     struct map blocks;            // heaps of free ones, by capacity
     atomic_ullong point;          // the next
@@ -119,7 +119,8 @@ static void fail_point(struct lane *l, uint64_t point) {
     *place = point;
 }
 
-// Under the unit's lock. What belongs to the next point failed: what comes then is another one's.
+// Marks the lane's next point as failed and moves on to a new one, so that work enqueued later is not
+// affected. Under the unit's lock.
 static bool note_failure(struct lane *l) {
     uint64_t point = atomic_load(&l->point);
     fail_point(l, point);
@@ -134,9 +135,9 @@ static bool is_good(struct unit *u, int lane) {
     return !u->device->good || u->device->good(u->index, lane) || note_failure(&u->lane[lane]);
 }
 
-// Under the unit's lock. What was written down is given to the unit by this, at the latest. The next point
-// comes first: what other threads ask for meanwhile may be behind the mark. What failed may then be of either
-// point.
+// Records a mark at the lane's next point, which also submits all work that the device has held back. The
+// point is advanced first, because work that other threads enqueue meanwhile may come after the mark. A
+// failure found here may belong to either point, so both are marked as failed. Under the unit's lock.
 static bool mark(struct unit *u, int lane) {
     struct lane *l = &u->lane[lane];
     uint64_t point = atomic_load(&l->point);
@@ -170,7 +171,7 @@ static bool has_failed(const struct lane *l, uint64_t point) {
     return failed;
 }
 
-// Whether a point has not failed; false and an error.
+// Returns whether a point has not failed; sets the error if it has.
 static bool is_sound(const struct device *d, int unit, uint64_t point) {
     struct unit *u = atomic_load_explicit(&any_failed, memory_order_acquire) ? look(d, unit) : NULL;
     if (LIKELY(!u))
@@ -182,7 +183,7 @@ static bool is_sound(const struct device *d, int unit, uint64_t point) {
     return sound;
 }
 
-// d->wait, of which a profile has a record.
+// Waits for a mark, and adds a record of it to the profile if one is on.
 static bool wait_for(const struct device *d, int unit, int lane, int place) {
     if (!profile_is_on() || profile_is_ending)
         return d->wait(unit, lane, place);
@@ -228,8 +229,8 @@ bool device_wait(const struct device *d, int unit, uint64_t point) {
 
 // Between lanes ---------------------------------------------------------------------------------------------
 
-// Under the unit's lock. Sees to it that a point is marked; what failed there is told to who reads it. False
-// and an error.
+// Ensures that a point is marked. Work that failed at the mark is reported to whoever reads it, not here.
+// False and an error. Under the unit's lock.
 static bool set_mark(struct unit *u, uint64_t point) {
     int lane = lane_of(point);
     bool had_error = zl_error();
@@ -247,7 +248,7 @@ static bool follows(struct unit *u, int lane, uint64_t point) {
            atomic_load_explicit(&u->lane[lane].follows[lane_of(point)], memory_order_acquire) >= point;
 }
 
-// Under the unit's lock. What the lane is asked for from now on comes after the point. False and an error.
+// Makes later work of the lane wait for a point of another lane. False and an error. Under the unit's lock.
 static bool follow(struct unit *u, int lane, uint64_t point) {
     int other = lane_of(point);
     if (follows(u, lane, point))
@@ -267,14 +268,14 @@ static bool follow_point(struct unit *u, int lane, uint64_t point) {
     return ok;
 }
 
-// All that lanes (bits) were asked for so far.
+// Makes later work of a lane wait for all work enqueued so far on other lanes (bits).
 static bool follow_lanes(struct unit *u, int lane, unsigned lanes) {
     while (lanes && follow_point(u, lane, next_point(u, __builtin_ctz(lanes))))
         lanes &= lanes - 1;
     return !lanes;
 }
 
-// Under the unit's lock. Whether a point is known to be done; the host does not wait.
+// Returns whether a point is known to be done, without blocking. Under the unit's lock.
 static bool is_done(struct unit *u, uint64_t point) {
     if (!is_known_done(u, point) && set_mark(u, point) &&
         u->device->done(u->index, lane_of(point), place_of(point)))
@@ -293,7 +294,7 @@ static struct block *meld(struct block *a, struct block *b) {
     return first;
 }
 
-// What is left of a heap without its first: pairs are melded, then all of them.
+// Returns the heap without its first node: its children are melded in pairs, then all together.
 static struct block *without_first(struct block *first) {
     struct block *pairs = NULL, *left = NULL;
     for (struct block *b = first->below, *rest; b; b = rest) {
@@ -310,8 +311,8 @@ static struct block *without_first(struct block *first) {
     return left;
 }
 
-// Under the unit's lock. A block of the lane's own: what else used it comes before. NULL, with or without an
-// error.
+// Takes a free block of the lane's own heap; the lane waits for whatever other lanes still do with it. NULL
+// if there is none, or, with an error, if it cannot wait. Under the unit's lock.
 static struct block *take_own(struct unit *u, int lane, size_t capacity) {
     struct lane *l = &u->lane[lane];
     struct block *b = map_get(&l->blocks, &capacity, sizeof capacity);
@@ -330,7 +331,7 @@ static bool is_unused(struct unit *u, const struct block *b) {
     return !left;
 }
 
-// Under the unit's lock. A block of another lane, which nothing uses any more.
+// Takes a free block from another lane's heap, if all work on it is done. Under the unit's lock.
 static struct block *take_other(struct unit *u, int lane, size_t capacity) {
     for (int i = 0; i < u->device->lanes; i++) {
         struct block *b = i == lane ? NULL : map_get(&u->lane[i].blocks, &capacity, sizeof capacity);
@@ -342,7 +343,7 @@ static struct block *take_other(struct unit *u, int lane, size_t capacity) {
     return NULL;
 }
 
-// Under the unit's lock. Of a block that was kept only its description is left, for the next.
+// Takes the memory out of a block, and keeps the empty block for reuse. Under the unit's lock.
 static void *empty(struct unit *u, struct block *b) {
     void *memory = b->memory;
     b->next = u->spare;
@@ -362,15 +363,16 @@ static void *take_block(struct unit *u, int lane, size_t capacity) {
     return memory;
 }
 
-// The lowest address is taken first: a program that runs again then gets the same memory, and what is
-// prepared for that can be used again.
+// Adds a free block to its heap. The lowest address is taken first, so that a program that runs again gets
+// the same memory and can reuse what was prepared for it, such as graphs.
 static bool insert(struct lane *l, struct block *b, size_t capacity) {
     b->below = b->next = NULL;
     return map_set(&l->blocks, &capacity, sizeof capacity,
                    meld(map_get(&l->blocks, &capacity, sizeof capacity), b));
 }
 
-// Under the unit's lock. Memory of a lane, which lanes (bits) used; false: there is no memory to describe it.
+// Keeps freed memory of a lane, which the lanes (bits) have used. False if there is no memory to describe it.
+// Under the unit's lock.
 static bool add_block(struct unit *u, int lane, unsigned lanes, void *memory, size_t capacity) {
     struct block *b = u->spare ? u->spare : memory_zero(sizeof *b);
     if (!b)
@@ -428,7 +430,8 @@ static void clear_cache(void) {
             free_blocks(u);
 }
 
-// What the device refuses may be what it kept for us.
+// Takes cached memory or allocates it. If the device refuses, cached memory is given back to it and the
+// allocation is tried again.
 static void *get_memory(struct unit *u, int lane, size_t capacity) {
     bool had_error = zl_error();
     void *memory = take_block(u, lane, capacity);
@@ -509,7 +512,7 @@ static bool replica_is_sound(const struct replica *r) {
     return r->is_given || is_sound(r->device, r->unit, point_of(r));
 }
 
-// What the lane is asked for from now on may use it. False and an error.
+// Makes later work of the lane wait until the replica's contents are there. False and an error.
 static bool admit(struct replica *r, int lane) {
     if (LIKELY(lane == lane_of(point_of(r)) &&
                atomic_load_explicit(&r->lanes, memory_order_relaxed) >> lane & 1))
@@ -519,7 +522,7 @@ static bool admit(struct replica *r, int lane) {
     return u && (!point_of(r) || follow_point(u, lane, point_of(r)));
 }
 
-// Typed buffers are neither kept nor used again: the device does that.
+// Frees a typed buffer. Unlike plain memory, it is not cached for reuse here: the device does that.
 static void release_buffer(struct replica *r) {
     struct unit *u = find(r->device, r->unit);
     allocator_count(-(int64_t)buffer_form_bytes(r->form), !u->is_host);
@@ -529,7 +532,7 @@ static void release_buffer(struct replica *r) {
     slab_free(r, sizeof *r);
 }
 
-// Takes the buffer over. NULL and an error; it is gone then.
+// Makes a replica of a typed buffer, which it takes over. NULL and an error; the buffer is freed then.
 static struct replica *new_buffer(const struct device *d, int unit, int lane, const struct buffer_form *form,
                                   void *buffer) {
     struct unit *u = find(d, unit);
@@ -575,7 +578,7 @@ static bool ask_for_copy(const struct device *d, int unit, int lane, void *to, c
                           : d->copy(unit, lane, to, from, bytes, way == TO_HOST);
 }
 
-// A copy, of which a profile has a record.
+// Copies, and adds a record of it to the profile if one is on.
 static bool copy_bytes(const struct device *d, int unit, int lane, void *to, const void *from, size_t bytes,
                        enum way way) {
     bool to_host = way != TO_UNIT;
@@ -596,8 +599,8 @@ static bool copy_bytes(const struct device *d, int unit, int lane, void *to, con
     return ok;
 }
 
-// By which lane a replica is copied to the host: where the device has one for that, it waits for what made
-// the replica, but not for what the replica's own lane was asked for since. False and an error.
+// Chooses the lane that copies a replica to the host. A device may have a separate lane for that, which waits
+// for the work that made the replica, but not for later work on the replica's lane. False and an error.
 static bool lane_to_read(const struct replica *r, int *lane) {
     uint64_t point = point_of(r);
     *lane = lane_of(point);
@@ -614,7 +617,7 @@ static bool lane_to_read(const struct replica *r, int *lane) {
     return ok;
 }
 
-// Of typed memory all is copied, for which there must be room.
+// Copies a replica to the host. A typed buffer is always copied whole, so `to` must have room for all of it.
 static bool copy_down(const struct replica *r, void *to, size_t bytes, enum way way) {
     int lane;
     if (r->form)
@@ -626,7 +629,7 @@ static void *host_of(const struct storage *s) {
     return __atomic_load_n(&s->data, __ATOMIC_ACQUIRE);
 }
 
-// Memory for the host's copy of s, which the replica has. NULL and an error.
+// Returns memory for the host's copy of s, a replica of which is on a unit. NULL and an error.
 static void *room_for(struct storage *s, const struct replica *r, enum way *way) {
     struct room *room = device_room_take(r->device, r->unit, s->bytes);
     *way = room ? TO_ROOM : TO_HOST;
@@ -636,7 +639,7 @@ static void *room_for(struct storage *s, const struct replica *r, enum way *way)
     return device_room_memory(room);
 }
 
-// Under the lock. Any replica has the values; the first is as good as another.
+// Copies a storage to the host from its first replica: all replicas hold the same values. Under the lock.
 static bool copy_to_host(struct storage *s) {
     struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire);
     if (host_of(s) || !r)
@@ -712,8 +715,8 @@ static struct replica *replica_of_form(const struct device *d, int unit, const s
     return r;
 }
 
-// A buffer of this form on another unit of the device, of a storage that the host does not have; NULL: there
-// is none.
+// Returns a sound buffer of this form on any unit of the device, for a storage that the host does not have;
+// NULL if there is none.
 static const struct replica *replica_beside(const struct device *d, const struct storage *s,
                                             const struct buffer_form *form) {
     const struct replica *r =
@@ -723,7 +726,7 @@ static const struct replica *replica_beside(const struct device *d, const struct
     return r && replica_is_sound(r) ? r : NULL;
 }
 
-// From another unit, or else by way of the host. NULL and an error.
+// Copies from another unit if possible, else by way of the host. NULL and an error.
 static void *new_copy(const struct device *d, int unit, struct storage *s, const struct buffer_form *form) {
     const struct replica *from = replica_beside(d, s, form);
     if (from)

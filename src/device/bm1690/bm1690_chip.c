@@ -1,4 +1,4 @@
-// bm1690_chip.c - a BM1690 through the vendor's runtime, libtpuv7_rt.so, which is opened at run time.
+// bm1690_chip.c - drives a BM1690 through the vendor's runtime, libtpuv7_rt.so, which is opened at run time.
 
 #include "device/bm1690/bm1690_tools.h"
 
@@ -13,7 +13,7 @@
 
 enum { NO_MEMORY = 5, MEMORY_ALLOCATION = 15 }; // of the runtime's codes
 
-// name, what it gives, parameters
+// F(name, return type, parameters)
 #define RUNTIME_FUNCTIONS(F)                                                                              \
     F(tpuRtInit, int, (void))                                                                             \
     F(tpuRtGetDeviceCount, int, (int *count))                                                             \
@@ -100,7 +100,7 @@ const char *bm1690_chip_says(void) {
     return found.says;
 }
 
-// The chip, for this thread.
+// Opens the chip on first use, and checks that it can run kernels and was not opened before a fork().
 static bool use_chip(void) {
     open_once();
     if (!found.stream || *found.tools.missing)

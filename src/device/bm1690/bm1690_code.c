@@ -1,7 +1,7 @@
-// bm1690_code.c - device C of the BM1690, compiled for the emulator.
+// bm1690_code.c - compiles device C of the BM1690 for the emulator.
 //
-// The text, our headers and a stub lie in one folder while the compiler runs; only the library stays, under a
-// hash of all of them.
+// While the compiler runs, the text, our headers and a stub are in one folder; only the library is kept,
+// under a hash of all of them.
 
 #include "device/bm1690/bm1690_code.h"
 
@@ -14,8 +14,9 @@
 
 static const char *const headers[] = {"tpu_kernel.h", "ppl_helper.h"};
 
-// Functions that nobody declared are errors, which name them; what else the compiler warns of is the author's
-// business. A control program has little to do: optimising it takes three times as long as compiling it.
+// A call of an undeclared function is an error, which names the function; other warnings are up to the
+// kernel's author. -O0, because a control program has little to do, and optimising it takes three times as
+// long as compiling it.
 static const char flags[] = "-O0 -Wno-int-conversion -Werror=implicit-function-declaration -Wl,-Bsymbolic "
                             "-D__bm1690__ -D__sg2260__ -D__tpub_7_1__";
 

@@ -95,7 +95,7 @@ static const struct group_memory real = {allocate_on_chip, write_to_chip, read_f
 
 // Launches --------------------------------------------------------------------------------------------------
 
-// The arguments as the text's struct has them: eight bytes each.
+// Returns the arguments in the layout of the kernel text's struct, eight bytes each.
 static uint64_t *list_arguments(const struct group_call *k, size_t *bytes) {
     const struct tile_kernel *kernel = k->group->kernel;
     int count = 0, total = kernel->parameters + k->group->rooms + kernel->symbols;
@@ -132,7 +132,8 @@ static void record(const struct compiled *c, const zl_device_c_report *r, int64_
                     word);
 }
 
-// out: what the launch would take, which is counted and not computed; NULL: it computes.
+// Runs a launch on the emulator. If out is not NULL, the launch's work is only counted, into *out, and
+// nothing is computed.
 static bool emulate(const struct compiled *c, const struct group_call *k, const void *arguments, size_t bytes,
                     zl_device_c_report *out) {
     struct bm1690_options options = {.cores = BM1690_CORES, .counts_only = out};
@@ -149,7 +150,7 @@ static bool emulate(const struct compiled *c, const struct group_call *k, const 
     return good;
 }
 
-// Seconds of one launch of the chip: the best of so many.
+// Launches the kernel `repeats` times on the chip; *seconds, unless NULL, is the time of the fastest launch.
 static bool run_on_chip(const struct compiled *c, const void *arguments, size_t bytes, int repeats,
                         double *seconds) {
     bool good = true;

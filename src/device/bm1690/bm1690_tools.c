@@ -1,4 +1,4 @@
-// bm1690_tools.c - where the vendor's tools for the BM1690 are.
+// bm1690_tools.c - finds the vendor's tools for the BM1690.
 
 #include "device/bm1690/bm1690_tools.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// Within the package: releases have one of two layouts.
+// Paths within the package, for each of the two layouts that releases have.
 static const struct layout {
     const char *include[BM1690_HEADER_FOLDERS], *archive;
 } layouts[] = {
@@ -29,7 +29,7 @@ static void join(char *out, const char *folder, const char *name) {
     snprintf(out, PATH_MAX, "%.2000s/%.2000s", folder, name);
 }
 
-// The first path, by name the last, that a pattern matches.
+// Finds the path that matches a pattern; of several, the last by name.
 static bool match(const char *pattern, char *out) {
     glob_t found;
     bool good = glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc > 0;
@@ -41,8 +41,8 @@ static bool match(const char *pattern, char *out) {
 
 // Variables of a script, without running it -----------------------------------------------------------------
 
-// A value as far as it can be told: what a script computes of its own place is the folder, a leading
-// $PPL_PROJECT_ROOT is root.
+// Evaluates a value in a shell script without a shell: a leading $PPL_PROJECT_ROOT becomes `root`, and any
+// other value with an expansion is taken for the script's own folder, `folder`.
 static void take_value(const char *value, int len, const char *folder, const char *root, char *out) {
     static const char *const spelled[] = {"${PPL_PROJECT_ROOT}", "$PPL_PROJECT_ROOT"};
     if (len > 1 && strchr("\"'", value[0]) && value[len - 1] == value[0]) {
@@ -94,7 +94,8 @@ static bool is_package(const char *folder) {
     return false;
 }
 
-// A folder with an envsetup.sh, which may name another one.
+// Takes a folder as the package's root, or the folder that its envsetup.sh sets PPL_PROJECT_ROOT to. Returns
+// whether that is a package.
 static bool take_root(const char *folder, char *out) {
     if (!read_variable(folder, variable_root, folder, out))
         snprintf(out, PATH_MAX, "%s", folder);

@@ -10,7 +10,7 @@ static void combine(const struct op_transfer *t, void *to, const void *a, const 
     cpu_call_row(row, to, a, b, NULL, n);
 }
 
-// The update that an op combines by; UPDATE_SET: it moves data.
+// Returns the update by which a collective combines the ranks' values, or UPDATE_SET if it only moves data.
 static enum update update_of(const struct op *op, zl_dtype dtype) {
     switch ((enum collective)(op - op_collectives)) {
     case COLLECTIVE_ALL_SUM:

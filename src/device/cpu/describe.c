@@ -1,4 +1,4 @@
-// describe.c - what this CPU is: model, caches, memory, and what we use on it.
+// describe.c - describes this CPU: model, caches, memory, and which of its features we use.
 
 #include "device/cpu/gemm/product.h"
 
@@ -29,7 +29,7 @@ static const struct {
     {0xc0, 0xac4, "Ampere-1A"},
 };
 
-// The text behind "key : " on a line of /proc/cpuinfo, or NULL.
+// Returns the text after "key : " on a line of /proc/cpuinfo, or NULL if the line has another key.
 static const char *value_of(char *line, const char *key) {
     size_t len = strlen(key);
     char *colon = strchr(line, ':');
@@ -78,7 +78,7 @@ static bool read_line(const char *format, int index, char *out, size_t bytes) {
     return got;
 }
 
-// " L1 64K L2 1024K", without those for instructions.
+// Appends the caches' sizes, such as " L1 64K L2 1024K", without instruction caches.
 static void add_caches(struct text *out) {
     char level[16], type[32], size[32];
     for (int i = 0; i < 8; i++) {

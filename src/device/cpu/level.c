@@ -11,8 +11,8 @@ static const struct cpu_level levels[] = {
 #include "levels_built.def"
 };
 
-// What levels, and features that single kernels use, need, by name. A level without a row here is never
-// chosen by itself.
+// The CPU features that each level, and each feature of single kernels, requires, by name. A level without a
+// row is never chosen automatically.
 struct need {
     const char *name;
     unsigned long first, second, third;
@@ -24,7 +24,7 @@ struct need {
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 
-// third: how long vectors of SVE are, one bit for each length.
+// In `third`, bit n stands for SVE vectors of 16 n bytes.
 enum { FP16_NEEDS = HWCAP_FPHP | HWCAP_ASIMDHP | HWCAP_ASIMDDP };
 #define SVE_BYTES(bytes) (1ul << (bytes) / 16)
 
@@ -97,7 +97,7 @@ static const struct need needs[] = {
     {"amx_bf16", V3_FIRST, V4_SECOND, AMX_TILE | AMX_BF16},
 };
 
-// Registers that the operating system keeps for us.
+// Returns the register sets that the operating system saves and restores for us (XCR0).
 static unsigned enabled_state(void) {
     unsigned low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));

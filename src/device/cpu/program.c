@@ -1,7 +1,7 @@
-// program.c - programs of the CPU: one step a call, with everything resolved that the plan's key fixes.
+// program.c - programs of the CPU: one step per call, with everything resolved that the plan's key fixes.
 //
-// Extents, strides and scalars come with each run. Where all operands are contiguous and small, a step is one
-// call of a row kernel, found without looking at shapes.
+// Sizes, strides and scalars are read at each run. If all operands are contiguous and small, a step is one
+// call of a row kernel, chosen without looking at shapes.
 
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"
@@ -37,7 +37,7 @@ enum tile_op cpu_row_of(const struct call *c) {
     return op_scales(c) ? TILE_MUL : c->op->row;
 }
 
-// One input: its address, and what it is to the flags of o.
+// Returns the address of one input, and sets its bit in the flags of o (scalar or not).
 static inline char *reach_input(const struct step *s, const struct call *c, zl_array out, struct operands *o,
                                 int k) {
     zl_array x = c->in[k];
@@ -163,7 +163,8 @@ static bool set_collective(struct step *s, const struct op *op) {
     return true;
 }
 
-// False when there is none.
+// Sets the function that runs an op without row kernels: its override, or its tile kernel. Returns false if
+// it has neither.
 static bool set_override(struct step *s, const struct op *op) {
     s->run = run_other;
     s->other = op->kernel ? cpu_op_tiles : NULL;
@@ -220,7 +221,7 @@ static bool set_reduce(struct step *s) {
     return true;
 }
 
-// False when there is no kernel for it.
+// Sets up the step of a call. Returns false if there is no kernel for it.
 static bool set_step(struct step *s, const struct call *c) {
     *s = (struct step){.run = NULL};
     fuse_set_step(&s->is, c);

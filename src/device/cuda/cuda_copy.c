@@ -1,10 +1,10 @@
-// cuda_copy.c - copies between memory of the host and of a device, in pieces through a ring of pinned
-// buffers, or to pinned pages.
+// cuda_copy.c - copies between host and device memory: in pieces through a ring of pinned buffers, or
+// directly to pinned pages.
 //
-// The device reads and writes pinned pages by itself, while the host goes on. So the threads of the pool fill
-// one buffer while the one before it travels, and empty one while the next arrives. A buffer is used again
-// when its event is done. Few and large buffers go up: threads that have to be woken, or call the driver,
-// take longer than they copy.
+// The device reads and writes pinned pages by DMA while the host continues. So the threads of the pool fill
+// one buffer while the previous one is transferred, and empty one while the next arrives. A buffer is reused
+// when its event is done. Uploads use few and large buffers, because waking threads and calling the driver
+// takes longer than copying small ones.
 
 #include "device/cuda/cuda.h"
 
@@ -119,7 +119,8 @@ static bool ask_for(const struct ring *r, cuda_stream s, const char *from, size_
             record(r, at, s));
 }
 
-// Uploads that still read a buffer come earlier in the lane's order than what writes it here.
+// Copies to the host through the ring. Uploads that still read a buffer precede these writes to it in the
+// lane's order.
 static bool receive(const struct ring *r, cuda_stream s, char *to, const char *from, size_t bytes) {
     for (size_t at = 0; at < RING; at += ARRIVED)
         if (!ask_for(r, s, from, bytes, at))
@@ -176,7 +177,7 @@ void cuda_unpin(int unit, void *pages) {
         cuda_api()->cuMemHostUnregister(pages);
 }
 
-// Under the ring's lock. Waits for all that the stream was asked for.
+// Waits for all work enqueued on the stream. Under the ring's lock.
 static bool wait_for_stream(struct ring *r, cuda_stream s) {
     return (r->received || cuda_check(cuda_event_make(&r->received), "cuEventCreate")) &&
            cuda_check(cuda_api()->cuEventRecord(r->received, s), "cuEventRecord") &&

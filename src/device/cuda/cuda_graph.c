@@ -1,8 +1,8 @@
-// cuda_graph.c - a list of launches as a CUDA graph, whose arguments change from run to run.
+// cuda_graph.c - runs a list of launches as a CUDA graph, whose arguments change from run to run.
 //
-// A command waits for those before it with which it has memory in common that one of them writes: others may
-// run beside it. A launch whose arguments are others than last time is set anew in the graph. What a library
-// asks for cannot be: it has to be the same.
+// A command waits only for earlier commands that touch the same memory, if one of the two writes it. A launch
+// whose arguments have changed since the last run is updated in the graph. Work of libraries cannot be
+// updated: it has to be the same.
 
 #include "device/cuda/cuda_queue.h"
 
@@ -67,7 +67,8 @@ static bool must_wait(const struct cuda_list *l, int later, int earlier) {
     return false;
 }
 
-// Which commands each one waits for, but those that others of them wait for.
+// Finds which commands each command must wait for, without those that another of them already waits for
+// (transitive reduction).
 static void find_order(const struct cuda_list *l, uint64_t *after) {
     uint64_t before[CUDA_LIST]; // all that are over when a command begins
     for (int i = 0; i < l->count; i++) {
@@ -93,7 +94,7 @@ static struct cuda_node_launch node_launch(const struct cuda_list *l, int i, voi
                                      .argument = argument};
 }
 
-// What a library asks for on a stream that nothing else uses, as a graph within the graph.
+// Adds work of a library: it is captured on a stream that nothing else uses, and becomes a child graph.
 static bool add_work(struct variant *v, int i, int waits, const cuda_graph_node *after, cuda_stream spare) {
     const struct cuda_api *api = cuda_api();
     cuda_graph child = NULL;
@@ -151,7 +152,8 @@ static bool keep_list(struct variant *v, const struct cuda_list *from, const uin
     return v->list && memcpy(v->list, from, bytes);
 }
 
-// A launch with as many bytes of arguments as before lies where it did: functions are the same.
+// Updates the launches of an existing graph that differ from the list. Their functions and argument sizes are
+// the same, so each argument stays at its place in the list's data.
 static bool update(struct variant *v, const struct cuda_list *l) {
     for (int i = 0; i < l->count; i++) {
         void *argument[CUDA_ARGUMENTS];
@@ -176,7 +178,7 @@ static void drop_exec(struct variant *v) {
     v->node = NULL;
 }
 
-// Stops counting at `most`.
+// Counts commands that differ, up to `most`.
 static int count_changes(const struct cuda_list *a, const struct cuda_list *b, int most) {
     int count = 0;
     for (int i = 0; i < a->count && count < most; i++)

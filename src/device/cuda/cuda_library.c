@@ -1,4 +1,4 @@
-// cuda_library.c - finds NVIDIA's libraries: those of a toolkit, and those that packages of Python bring.
+// cuda_library.c - finds NVIDIA's libraries in a CUDA toolkit or in Python packages.
 
 #include "device/cuda/cuda_library.h"
 

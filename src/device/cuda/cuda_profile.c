@@ -1,9 +1,9 @@
-// cuda_profile.c - when kernels of a profile ran, as CUPTI tells.
+// cuda_profile.c - finds out when the kernels of a profile ran, by CUPTI.
 //
-// CUPTI is NVIDIA's library for profilers. It sees kernels inside graphs too, and does not keep them from
-// overlapping. What this thread gives to the driver has a number while it does, which CUPTI links to the
-// kernels that came from it; that of a list is the id of its first launch. The kernels of a list are told
-// apart by their names, which are those of tile kernels, and by their order.
+// CUPTI is NVIDIA's library for profilers. It sees kernels inside graphs too, and does not keep kernels from
+// overlapping. While this thread submits work, it sets a number that CUPTI links to the kernels of that work;
+// the number of a list is the id of its first launch. The kernels of a list are told apart by their names,
+// which are those of tile kernels, and by their order.
 
 #include "device/cuda/cuda_library.h"
 #include "device/cuda/cuda_queue.h"
@@ -60,7 +60,8 @@ static struct {
 #undef MEMBER
 } api;
 
-// A kernel that ran; the number that kernels of a call are linked to; a launch of a list.
+// ran: a kernel that ran. link: the correlation number by which CUPTI links kernels to a list. given: a
+// launch of a list.
 struct ran {
     uint64_t begin, end;
     uint32_t correlation, list; // list: the number, once it is known
@@ -138,7 +139,8 @@ static void keep_record(const void *record) {
         links.item[links.count++] = (struct link){l->correlation, (uint32_t)l->number};
 }
 
-// On a thread of CUPTI's, or on one that flushes.
+// Takes a full buffer back from CUPTI and keeps its records. Runs on a thread of CUPTI, or on one that
+// flushes.
 static void take_buffer(void *context, uint32_t stream, uint8_t *buffer, size_t bytes, size_t valid) {
     void *record = NULL;
     (void)context, (void)stream, (void)bytes;
@@ -191,7 +193,7 @@ static bool enable(void) {
     return true;
 }
 
-// When the first launch of a profile is given.
+// Begins to trace, at the first launch of a profile.
 static void begin(unsigned now) {
     static const char none[] = "cuda: libcupti, which times kernels in graphs, is not here: launches were "
                                "given one by one, between events. It is part of the "
@@ -318,15 +320,15 @@ static void find_lists(void) {
     sort(given.item, given.count, sizeof *given.item, compare_given);
 }
 
-// Whether the driver's name of a kernel is that of a grid of a tile kernel.
+// Returns whether the driver's name for a kernel is that of a grid of the tile kernel that was launched.
 static bool has_name(const struct given *g, const char *name) {
     size_t len = strlen(g->work.name);
     return g->work.is_tiles && name && !strncmp(name, g->work.name, len) && name[len] == '_';
 }
 
-// What a kernel was launched by: of tile kernels the first of its name that has none yet. Kernels of a
-// library belong to the call that comes next, or to the last one where a tile kernel comes next. NULL:
-// nothing that is known.
+// Finds the launch that a kernel run `r` of the driver's trace belongs to. A tile kernel belongs to the first
+// launch of its name that has no run yet. A kernel of a library belongs to the next library call, or still to
+// the last one if a tile kernel comes next. Returns NULL if it cannot be told.
 static struct given *find_given(struct given *first, int count, struct given *last, const struct ran *r) {
     struct given *end = first + count, *next = NULL, *library = NULL;
     for (struct given *g = first; g < end; g++)

@@ -1,7 +1,7 @@
-// cuda_quantized_lines.c - a few lines of f16 or bf16 times a matrix of four bits, by matrix instructions
-// (quantized_lines.cu).
+// cuda_quantized_lines.c - products of a few rows of f16 or bf16 with a 4-bit quantised matrix, by matrix
+// instructions (quantized_lines.cu).
 //
-// Of few lines reading codes is what costs: the kernel multiplies as it reads them.
+// With few rows the time goes into reading codes, so the kernel multiplies as it reads them.
 
 #include "device/cuda/cuda_library.h"
 #include "device/kernels/kernels_quantized.h"

@@ -1,8 +1,8 @@
-// cuda_queue.c - what a lane of a GPU is asked for, in order: given to the driver at once, or written down
-// and given as graphs.
+// cuda_queue.c - the work enqueued on a lane of a GPU, in order: submitted to the driver at once, or recorded
+// and submitted as CUDA graphs.
 //
-// Memory is used again as soon as the host has let go of it, so nothing may overtake what is written down:
-// whoever asks for something from another thread, or in another way, has it given to the driver first.
+// Memory is reused as soon as the host has released it, so nothing may overtake recorded work. Whoever
+// enqueues from another thread, or in another way, first submits what is recorded.
 
 #include "device/cuda/cuda_queue.h"
 
@@ -16,7 +16,7 @@ enum {
     CHANGES = 8,
 };
 
-// A program, while it is used.
+// What is known of a program that runs repeatedly, and its graphs.
 struct hot {
     int runs;
     uint8_t
@@ -76,7 +76,7 @@ static bool has_spare(struct queue *q) {
     return q->spare || !cuda_api()->cuStreamCreate(&q->spare, 1);
 }
 
-// By itself. Under the lock.
+// Submits one command by itself. Under the lock.
 static bool give_now(struct queue *q, cuda_stream s, const struct cuda_command *c, const char *data) {
     return (setting_flag(SETTING_GRAPHS) && !cuda_profile_uses_events() && has_spare(q) &&
             cuda_repeat_give(&q->repeats, c, data, s, q->spare)) ||
@@ -92,13 +92,14 @@ static bool give(struct queue *q, cuda_stream s, const struct cuda_command *c, c
     return good;
 }
 
-// Its arrays are given out already: the first failure is kept for who asks.
+// Keeps the first failure for whoever asks next (cuda_queue_good): the arrays concerned have already been
+// returned to the caller.
 static void note_failure(struct queue *q) {
     if (!q->failure[0])
         snprintf(q->failure, sizeof q->failure, "%s", zl_error());
 }
 
-// Under the lock.
+// Submits the recorded list. Under the lock.
 static void flush(struct queue *q, cuda_stream s) {
     int fresh = -1;
     if (!q->list || !q->list->count)
@@ -144,7 +145,7 @@ bool cuda_queue_good(int unit, int lane) {
 
 // Writing down ----------------------------------------------------------------------------------------------
 
-// A command with room for its data and its ranges, or NULL: the list is full.
+// Adds a command to the list, with room for its data and ranges. NULL if the list is full.
 static struct cuda_command *add(struct cuda_list *l, const struct cuda_command *like) {
     if (l->count == CUDA_LIST || l->bytes + like->bytes + 16 > CUDA_LIST_BYTES ||
         l->ranges + like->ranges > CUDA_RANGES)
@@ -203,12 +204,13 @@ static struct cuda_command *add_flushed(struct queue *q, cuda_stream s, const st
     return c;
 }
 
-// What this thread asks for.
+// Returns whether commands of this thread are recorded.
 static bool is_written(const struct queue *q) {
     return q->owner == &self && !q->pauses;
 }
 
-// What a launch touches, into room for as many as it has arguments; how many.
+// Lists the memory ranges that a launch touches, and returns their number. `range` has room for one per
+// argument.
 static int list_ranges(int arguments, const struct kernel_argument *argument, struct cuda_range *range) {
     int ranges = 0;
     for (int i = 0; i < arguments; i++) {
@@ -233,7 +235,7 @@ static struct cuda_command launch_of(const struct kernel_function *f, int64_t gr
                                  .work = profile_work};
 }
 
-// Written down, or given at once: what the lists hold comes first.
+// Records a command, or, if it is not to be recorded, submits the list and then the command.
 static bool ask(struct queue *q, cuda_stream s, const struct cuda_command *c, bool written, const char *data,
                 const struct cuda_range *range) {
     if (!written) {
@@ -272,7 +274,7 @@ bool cuda_queue_launch(int unit, int lane, const struct kernel_function *f, int6
     return good;
 }
 
-// Not one that is another one each time.
+// Returns whether the next library work is recorded into a graph. Work that differs from run to run is not.
 static bool work_is_written(const struct queue *q) {
     return is_written(q) && q->works < STEADY && q->hot->fresh[q->works] < CHANGES;
 }

@@ -1,4 +1,5 @@
-// cuda_spectrum.c - singular values and vectors, and those of symmetric matrices, by cuSOLVER.
+// cuda_spectrum.c - singular value decompositions, and eigendecompositions of symmetric matrices, by
+// cuSOLVER.
 
 #include "device/cuda/cuda_solver.h"
 

@@ -1,6 +1,6 @@
-// cuda_whole.c - whether a plan of cuDNN only multiplies and adds. It notes what rounds to TF32, and most of
-// what goes by Winograd or Fourier, but not all. Sums of small whole numbers are whole, in any order: others
-// tell of a way around.
+// cuda_whole.c - tests whether a plan of cuDNN computes exact products and sums. Plans are flagged if they
+// round to TF32, and most are if they use Winograd's or Fourier transforms, but not all. Sums of products of
+// small whole numbers are whole in any order, so a fraction in the result gives such a plan away.
 
 #include "device/cuda/cuda_dnn.h"
 
@@ -8,7 +8,7 @@
 
 enum { LOOKED_AT = 1 << 14 }; // elements of a result
 
-// -1, 0 and 1 in turns that are not regular.
+// Fills x with an irregular sequence of -1, 0 and 1.
 static bool fill(const struct kernel_place *p, void *x, int64_t n) {
     struct kernel_call k;
     kernel_begin_call(&k);

@@ -1,5 +1,5 @@
-// hlo_donate.c - which arguments of a program give their memory to a result. Each run decides anew: the
-// program only says which may.
+// hlo_donate.c - decides which arguments of a program donate their memory to a result. The program only lists
+// candidates; each run decides anew.
 
 #include "device/hlo/hlo.h"
 
@@ -39,7 +39,7 @@ static bool is_held(zl_array x, int times) {
     return (uint32_t)atomic_load_explicit(&x->count, memory_order_acquire) == (uint32_t)times;
 }
 
-// What a view that borrows its storage is a view of: its call holds it.
+// Returns the array that a view borrows its storage from; the view's call keeps it alive.
 static zl_array lender(zl_array x) {
     return array_borrows(x) && x->call && !x->call->detached ? x->call->in[x->index] : NULL;
 }
@@ -88,7 +88,7 @@ static bool is_taken(const struct hlo_program *p, int result) {
     return false;
 }
 
-// The first result of the argument's form that takes over no other; -1: there is none.
+// Returns the first result of the same form as the argument whose memory no other argument provides, or -1.
 static int find_result(const struct hlo_program *p, const struct hlo_argument *a) {
     for (int i = 0; i < p->results; i++)
         if (buffer_form_lies_alike(p->result[i].form, a->form) && !is_taken(p, i))

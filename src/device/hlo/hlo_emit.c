@@ -1,4 +1,4 @@
-// hlo_emit.c - the statements of modules: one function for each form that rows use.
+// hlo_emit.c - emits the statements of modules: one function per kind of statement.
 
 #include "device/hlo/hlo.h"
 
@@ -33,7 +33,7 @@ bool hlo_is_bounded(const struct hlo_tensor *x) {
     return false;
 }
 
-// What a statement reads, or makes of what it read.
+// Appends the name of a value that a statement reads. Refuses bounded values where an op needs their sizes.
 static void add_value(struct hlo_module *m, const struct hlo_tensor *x) {
     struct hlo_writer *w = hlo_writer(m);
     if (!w->bounded_ok && !w->failed && hlo_is_bounded(x))
@@ -115,8 +115,8 @@ int64_t hlo_size(const struct hlo_tensor *x) {
 
 // Moving ----------------------------------------------------------------------------------------------------
 
-// Bounded axes that stay what they are, with as many elements before and behind them, stay bounded. False:
-// some do not.
+// Carries the bounds of dynamic axes over to the result y of a reshape. An axis keeps its bound if its size
+// and the number of elements before it are unchanged. Returns false if some axis cannot.
 static bool keep_bounds(const struct hlo_tensor *x, struct hlo_tensor *y) {
     int64_t before = 1, size;
     for (int i = 0; i < x->ndim; before *= x->dim[i++]) {

@@ -32,8 +32,8 @@ static struct hlo_tensor join_positions(struct hlo_module *m, struct hlo_tensor 
     return hlo_join(m, count, column, column[0].ndim - 1);
 }
 
-// Takes a slice at each position. The axes of slices that are kept are axes offset[] of the result; collapsed
-// ones, of size 1, go.
+// Emits a gather of one slice per position in `at`. Axes of a slice that are kept become axes offset[] of the
+// result; those in gone[], of size 1, are dropped.
 static struct hlo_tensor take_slices(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor at,
                                      struct hlo_tensor y, int offsets, const int64_t *offset, int collapsed,
                                      const int64_t *gone, int axes, const int64_t *axis,

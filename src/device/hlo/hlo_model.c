@@ -5,7 +5,7 @@
 #include <float.h>
 #include <math.h>
 
-// Reduces the last axis, which stays with size 1.
+// Reduces the last axis to size 1.
 static struct hlo_tensor reduce_last(struct hlo_module *m, enum tile_op op, struct hlo_tensor x) {
     int64_t last = x.ndim - 1;
     struct hlo_tensor y = hlo_reduce(m, op, x, 1, &last);
@@ -13,7 +13,7 @@ static struct hlo_tensor reduce_last(struct hlo_module *m, enum tile_op op, stru
     return hlo_reshape(m, y, x.ndim, x.dim);
 }
 
-// exp(x - largest) of each line, with the largest.
+// Returns exp(x - largest) of each row, and the largest elements.
 static struct hlo_tensor exponentials(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor *largest) {
     *largest = reduce_last(m, TILE_MAX, x);
     return hlo_unary(m, TILE_EXP, hlo_binary(m, TILE_SUB, x, *largest));

@@ -1,4 +1,4 @@
-// hlo_module.c - from the calls of a segment to the text of a module.
+// hlo_module.c - renders the calls of a segment as the text of a StableHLO module.
 
 #include "device/hlo/hlo.h"
 
@@ -372,8 +372,8 @@ static bool render_row(struct hlo_module *m, const struct call *c, hlo_row *row)
     return true;
 }
 
-// An array of the shape of x that stands for it where a call is composed of others: of these, no two are the
-// same.
+// Makes an array that stands for an input of a call while the call is rendered as a composition of others.
+// Every input gets its own, even if the call has the same array twice.
 static zl_array stand_in(struct hlo_module *m, const struct call *c, int input) {
     zl_array x = c->in[input];
     struct array_spec spec = {.dtype = (zl_dtype)x->dtype, .ndim = x->ndim, .dim = x->dim};
@@ -584,7 +584,7 @@ static bool add_results(struct hlo_module *m, const uint8_t *stored, struct text
     return ok;
 }
 
-// Names say what the module computes: the first ops.
+// Names the module after its first ops, so that profiles show what it computes.
 static void add_name(struct text *out, const struct segment *s) {
     enum { OPS = 6 };
     text_add(out, "module @zl");

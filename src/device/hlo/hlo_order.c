@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-// The first element that is the extreme, or not a number.
+// Finds the index of the first element that is the extreme or NaN.
 bool hlo_argreduce(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                    struct hlo_tensor *out) {
     zl_array y = call_first(c);
@@ -26,7 +26,8 @@ bool hlo_argreduce(struct hlo_module *m, const struct call *c, const struct hlo_
 
 // Running sums ----------------------------------------------------------------------------------------------
 
-// Element i becomes that `by` places before it, or after it in reverse; what comes from outside is value.
+// Shifts x by `by` positions along an axis: toward the end, or toward the beginning if `reverse`. `value`
+// fills the gap.
 static struct hlo_tensor shift(struct hlo_module *m, struct hlo_tensor x, int axis, int64_t by, bool reverse,
                                struct hlo_tensor value) {
     int64_t low[HLO_AXES] = {0}, high[HLO_AXES] = {0}, between[HLO_AXES] = {0};
@@ -64,7 +65,7 @@ bool hlo_scan(struct hlo_module *m, const struct call *c, const struct hlo_tenso
 
 // Sorting ---------------------------------------------------------------------------------------------------
 
-// Whether a comes before b: NaN is last.
+// Emits whether a comes before b; NaN comes last.
 static struct hlo_tensor comes_before(struct hlo_module *m, struct hlo_tensor a, struct hlo_tensor b) {
     struct hlo_tensor before = hlo_binary(m, TILE_LT, a, b);
     if (!dtype_is_float(a.dtype))
@@ -73,7 +74,8 @@ static struct hlo_tensor comes_before(struct hlo_module *m, struct hlo_tensor a,
     return hlo_binary(m, TILE_OR, before, hlo_binary(m, TILE_AND, is_last, is_number));
 }
 
-// The region that compares two elements; those of what is sorted with them are two more arguments.
+// Emits the comparison region of a sort. If another operand is sorted along with the keys, the region has two
+// more arguments, its elements, which are not compared.
 static void add_order(struct hlo_module *m, zl_dtype dtype, const struct hlo_tensor *beside) {
     struct hlo_tensor x[4];
     hlo_add(m, "({\n^bb0(");

@@ -8,9 +8,9 @@ static zl_dtype wide_of(zl_dtype dtype) {
     return tile_reduce_gives(dtype);
 }
 
-// By estimates of libtpu 0.0.51, in bf16, a product of one row becomes a loop without the matrix unit: on v6e
-// it takes 3.4 times the cycles of eight rows, on v5e 2.9 and on v4 and v5p 11 (bench/results/pjrt.md). With
-// seven rows of zeros behind it, it takes no more than eight. TPU7x needs none.
+// By the estimates of libtpu 0.0.51, a bf16 product of one row becomes a loop without the matrix unit: on v6e
+// it takes 3.4 times the cycles of eight rows, on v5e 2.9, and on v4 and v5p 11 (bench/results/pjrt.md).
+// Padded with seven rows of zeros, it takes no more than eight rows. TPU7x needs no padding.
 static const struct {
     const char *part; // of the chip's name ("TPU v5 lite", "TPU v5") or topology ("v5e:2x2", "v5p:2x2x1")
     struct hlo_target target;

@@ -16,7 +16,7 @@ static struct hlo_tensor real(struct hlo_module *m, double value) {
     return hlo_number(m, ZL_FLOAT32, value);
 }
 
-// The last axis as two, the second of this size.
+// Splits the last axis into two, the second of this size.
 static struct hlo_tensor in_groups(struct hlo_module *m, struct hlo_tensor x, int64_t size) {
     int64_t dim[HLO_RANK];
     for (int i = 0; i < x.ndim; i++)
@@ -26,7 +26,7 @@ static struct hlo_tensor in_groups(struct hlo_module *m, struct hlo_tensor x, in
     return hlo_reshape(m, x, x.ndim + 1, dim);
 }
 
-// And back.
+// Joins the last two axes again.
 static struct hlo_tensor in_lines(struct hlo_module *m, struct hlo_tensor x) {
     int64_t dim[HLO_RANK];
     for (int i = 0; i < x.ndim; i++)
@@ -37,7 +37,7 @@ static struct hlo_tensor in_lines(struct hlo_module *m, struct hlo_tensor x) {
 
 // Codes -----------------------------------------------------------------------------------------------------
 
-// Where each of the codes of a word begins in it.
+// Returns the bit offset of each code in a word.
 static struct hlo_tensor shifts(struct hlo_module *m, int bits) {
     int64_t codes = WORD / bits;
     return hlo_binary(m, TILE_MUL, hlo_iota(m, ZL_UINT32, 1, &codes, 0), whole(m, (uint64_t)bits));
@@ -72,7 +72,7 @@ static struct hlo_tensor codes_of(struct hlo_module *m, struct hlo_tensor words,
     return hlo_reshape(m, codes, like.ndim, like.dim);
 }
 
-// The words of codes (..., n) of 32 bits each.
+// Packs codes (..., n) of 32 bits each into 32-bit words.
 static struct hlo_tensor words_of(struct hlo_module *m, struct hlo_tensor codes, int bits) {
     int64_t last = codes.dim[codes.ndim - 1] * bits / WORD, axis = codes.ndim,
             list[] = {hlo_size(&codes) / EIGHT, EIGHT};
@@ -127,7 +127,7 @@ static struct hlo_tensor e4m3(struct hlo_module *m, struct hlo_tensor code) {
     return small_floats(m, code, 8, 3, 1.0 / 512);
 }
 
-// A power of two from its exponent plus 127.
+// Returns the power of two with this biased exponent (bias 127).
 static struct hlo_tensor e8m0(struct hlo_module *m, struct hlo_tensor code) {
     struct hlo_tensor bits = hlo_binary(m, TILE_SHL, code, whole(m, 23));
     bits = hlo_choose(m, hlo_binary(m, TILE_EQ, code, whole(m, 0)), whole(m, 1u << 22), bits);

@@ -1,8 +1,8 @@
-// kernels_columns_build.c - the tile kernel of a recipe of columns.
+// kernels_columns_build.c - builds the tile kernel of a recipe that reduces columns.
 //
-// A thread has a pack of neighbouring columns, and goes down some of their rows, as in
-// src/kernel/reduce_columns.tile: elements are added in the same order. It reads packs of several rows before
-// it computes the first, and writes what it computed of them afterwards.
+// A thread handles a pack of neighbouring columns and goes down some of their rows, adding elements in the
+// same order as src/kernel/reduce_columns.tile. It loads the packs of several rows before it computes the
+// first of them, and stores their results afterwards.
 
 #include "device/kernels/kernels_columns.h"
 #include "tile/notation.h"

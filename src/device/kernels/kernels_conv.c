@@ -6,7 +6,7 @@
 enum { IN, TAPS, OUT, SIZES };
 enum { STRIDE, LOW, DILATION, INPUT_DILATION, WINDOWS };
 
-// As the kernel has them.
+// The kernel's size parameters, in its order.
 struct sizes {
     int64_t by_x[2 + CONV_AXES], by_w[2 + CONV_AXES], by_y[2 + CONV_AXES];
     int64_t size[SIZES][CONV_AXES], window[WINDOWS][CONV_AXES];
@@ -17,7 +17,7 @@ bool kernel_can_conv(const struct call *c) {
     return dtype_is_float((zl_dtype)c->in[0]->dtype);
 }
 
-// Spatial axes are the last of three.
+// Sets the sizes of one spatial axis. The kernel has three; fewer are the last ones.
 static void set_axis(struct sizes *s, int at, const struct conv_axis *a, zl_array x, zl_array w, zl_array y,
                      int axis) {
     s->by_x[at + 1] = array_stride(x)[axis];

@@ -1,10 +1,10 @@
-// kernels_csr.c - sparse matrices by rows, by the files csr_*.tile of src/kernel/: products with dense
-// matrices, also of the transposed matrix, elements of dense products at the places of entries, and the rows
-// of entries.
+// kernels_csr.c - sparse matrices in CSR form, by the files csr_*.tile of src/kernel/: products of the matrix
+// or its transpose with dense matrices, elements of dense products at the positions of the entries (sampled
+// products), and the row of each entry.
 //
-// Pointers and indices are checked before their first use: their replicas remember that they hold what is
-// needed. For a transposed matrix the entries are sorted by their columns, in a stable order, so that sums
-// are the same each time.
+// Pointers and indices are checked before their first use, and their replicas remember that they are sound.
+// For a transposed matrix the entries are sorted by column with a stable sort, so that the order of summation
+// is always the same.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
@@ -44,7 +44,8 @@ static const void *host_data(zl_array x) {
     return (const char *)x->storage->data + (size_t)x->offset * array_item(x);
 }
 
-// Sets the error for what is wrong. Returns true if that belongs to no row.
+// Checks the indices again on the host, which sets an error that names what is wrong. Returns true if only
+// elements that belong to no row are.
 static bool explain(const struct call *c, const struct csr_index *m) {
     zl_array indices = m->indices, pointers = m->pointers;
     return device_fetch(indices->storage) && device_fetch(pointers->storage) &&

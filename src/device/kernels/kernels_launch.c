@@ -1,4 +1,4 @@
-// kernels_launch.c - arguments of a launch, and the axes that operands are walked along.
+// kernels_launch.c - builds the arguments of launches, and merges the axes that operands are walked along.
 
 #include "device/kernels/kernels.h"
 
@@ -8,7 +8,7 @@
 
 // Arguments -------------------------------------------------------------------------------------------------
 
-// The next argument, of so many bytes: its value is to be written to what is returned.
+// Adds an argument of `bytes` bytes. Returns where its value is to be written.
 static inline char *add_room(struct kernel_call *k, size_t bytes) {
     char *to = k->room + k->used;
     assert(k->used + bytes <= sizeof k->room && k->arguments < (int)COUNT(k->argument));
@@ -122,7 +122,8 @@ void kernel_layout_push(struct kernel_layout *l, int64_t dim, const int64_t *str
         l->stride[k][at] = stride[k];
 }
 
-// There are fewer than 64, or no memory would hold them.
+// Writes to axis[] the axes of more than one element, by decreasing stride, and returns their number. There
+// are fewer than 64: no memory would hold more.
 int kernel_layout_order(zl_array like, int *axis) {
     int count = 0;
     for (int i = 0; i < like->ndim; i++) {

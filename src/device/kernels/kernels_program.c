@@ -1,4 +1,5 @@
-// kernels_program.c - programs of devices that run kernels: one step a call, with what the plan's key fixes.
+// kernels_program.c - programs of devices that run tile kernels: one step per call, with everything resolved
+// that the plan's key fixes.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
@@ -59,7 +60,8 @@ static bool set_step(struct kernel_step *s, const struct call *c) {
     return c->op->kind != OP_ELEMENTWISE || tile_row_takes(c->op->row, (zl_dtype)s->is.dtype[c->inputs]);
 }
 
-// Of what is no map, the kernels that it would launch are made, without an array to run on.
+// For a step that is not elementwise: prepares the kernels that it would launch, without arrays to run on,
+// and returns whether the unit can run them.
 static bool has_needs_of_others(const struct kernel_place *p, const struct kernel_step *s,
                                 const struct call *c) {
     struct kernel_batch batch = {0};
@@ -103,8 +105,8 @@ bool kernels_can(const struct kernel_target *target, int unit, const struct call
     return place.record && place.record->group->most_threads >= KERNEL_THREADS && has_needs(&place, &s, c);
 }
 
-// Which calls a group with a reduction may begin with: one is ahead, and nothing that no group holds is
-// before it.
+// Marks the calls that a group with a reduction may begin with: a reduction follows within FUSE_CALLS calls,
+// and no call that cannot be in a group comes before it.
 static void find_reductions(struct program *p) {
     for (int i = p->steps.count - 1, ahead = FUSE_CALLS; i >= 0; i--) {
         enum fuse_kind kind = (enum fuse_kind)p->step[i].is.kind;
@@ -136,7 +138,8 @@ void kernels_drop(struct program *p) {
 
 // Running ---------------------------------------------------------------------------------------------------
 
-// What a kernel of a program's own does without a first result nobody else knows.
+// Returns whether a step launches nothing. A program's own kernel always runs, because its effect without a
+// first result is unknown.
 static bool is_nothing(const struct kernel_step *s, const struct call *c) {
     return s->is.kind == FUSE_VIEW || (call_first(c)->size == 0 && c->op != &op_cuda_kernel);
 }
@@ -169,7 +172,7 @@ static void run_one(const struct kernel_place *p, const struct kernel_step *s, s
         b->fail(b, index);
 }
 
-// What libraries take needs no kernel of ours.
+// Prepares the kernels of one step, unless a library of the target runs it.
 static void look_for_one(const struct kernel_place *p, const struct kernel_step *s, const struct call *c) {
     if (is_nothing(s, c) || !s->run || (p->target->takes && p->target->takes(p->unit, c)))
         return;
@@ -194,8 +197,8 @@ static void run_all(const struct kernel_place *p, struct program *program, struc
     }
 }
 
-// Before it runs for the first time: goes through it without running anything, and compiles what it lacks at
-// once.
+// Prepares a program before its first run: goes through it without launching anything, and compiles all
+// missing kernels together.
 static void look_ahead(const struct kernel_place *p, struct program *program, struct binding *b) {
     bool had_error = zl_error();
     struct kernel_batch batch = {0};

@@ -1,10 +1,10 @@
 // kernels_reduce.c - reductions over any axes of any layout, by src/kernel/reduce.tile and
 // reduce_columns.tile.
 //
-// Lines are reduced by rows where their elements lie closer together than the lines do: neighbouring threads
-// read neighbours of a line. Otherwise they are reduced by columns: neighbouring threads read neighbouring
-// lines, and threads further apart, the lanes, share a line. Where there are few lines each is cut into
-// parts, which a second launch joins. f16 and bf16 are accumulated in f32.
+// If the elements of a row are closer together in memory than neighbouring rows are, the reduction is by
+// rows: neighbouring threads read neighbouring elements of a row. Otherwise it is by columns: neighbouring
+// threads read neighbouring rows, and threads further apart, the lanes, share a row. If there are few rows,
+// each is divided into parts, which a second launch joins. f16 and bf16 are accumulated in f32.
 
 #include "device/kernels/kernels.h"
 #include "op/op.h"
@@ -42,7 +42,8 @@ struct reduction {
     int64_t elements, at; // of x, and where its first one is
 };
 
-// Largest strides first, so that neighbours in the order of reduction are neighbours in memory.
+// Adds the axes with the largest strides first, so that neighbours in the order of reduction are neighbours
+// in memory.
 static void push_sorted(struct kernel_layout *l, int axes, int64_t *dim, int64_t *stride) {
     for (int left = axes; left > 0; left--) {
         int largest = 0;
@@ -136,7 +137,7 @@ static int64_t parts_of_columns(int64_t lines, int64_t count, int lanes) {
                                     : MIN_OF(BUSY / MAX_OF(lines * lanes, 1), count / (EACH * lanes));
 }
 
-// Cuts `count` elements into about `parts` parts of whole turns, except for the last one.
+// Divides `count` elements into about `parts` parts, each a multiple of `turn` except for the last one.
 static void cut(struct kernel_split *s, int64_t count, int64_t parts, int64_t turn) {
     parts = MAX_OF(MIN_OF(parts, PARTS_MOST), 1);
     s->each = (count + parts * turn - 1) / (parts * turn) * turn;

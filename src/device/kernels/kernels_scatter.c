@@ -1,9 +1,9 @@
-// kernels_scatter.c - slices written into an array, or combined with what it holds, at places that indices
-// give.
+// kernels_scatter.c - writes slices into an array, or combines them with what it holds, at positions given by
+// indices.
 //
-// Places are sorted, each with the number of its update: so a thread that comes to the first update of a
-// place takes all that fall on it one after the other, in the order in which they are given
-// (src/kernel/scatter.tile). Slices that may overlap come one by one.
+// Positions are sorted, each with the number of its update. The thread that comes to the first update of a
+// position then applies all updates of that position, in the order in which they were given
+// (src/kernel/scatter.tile). Slices that may overlap are written one by one.
 
 #include "device/kernels/kernels_positions.h"
 #include "op/ops.h"

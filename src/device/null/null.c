@@ -1,6 +1,6 @@
-// null.c - a device that computes nothing: for timing and testing everything above the metal.
+// null.c - a device that computes nothing, for timing and testing everything above the devices.
 //
-// Outputs get their memory and keep what was in it.
+// Outputs get memory but keep whatever was in it.
 
 #include "device/device.h"
 

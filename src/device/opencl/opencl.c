@@ -1,4 +1,5 @@
-// opencl.c - OpenCL devices as devices for arrays: the shared build of kernels over opencl_driver.c.
+// opencl.c - makes OpenCL devices available as devices for arrays: the shared kernel programs
+// (device/kernels) over opencl_driver.c.
 
 #include "device/kernels/kernels.h"
 #include "device/opencl/opencl.h"
@@ -68,7 +69,7 @@ static bool load(int unit, const char *code, size_t bytes, int count, struct ker
 
 // Profiles --------------------------------------------------------------------------------------------------
 
-// By when a marker was queued.
+// Reads the device's clock as the time at which a marker was queued.
 static bool time_now(int unit, int64_t *time) {
     const struct opencl_api *api = opencl_api();
     struct opencl_device *d = opencl_device(unit);

@@ -86,7 +86,7 @@ static void set_unit(struct opencl_device *d) {
     d->unit.target.lacks_wide_atomics = !has_extension(d->device, "cl_khr_int64_base_atomics");
 }
 
-// What all texts of kernels are compiled with: numbers are rounded as doc/tile.md says.
+// Compiler options of all kernels. The second makes rounding follow doc/tile.md.
 #define COMMON_OPTIONS "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt -w"
 
 static const char *options_of(const struct opencl_device *d) {

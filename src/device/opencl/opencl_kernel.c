@@ -1,5 +1,5 @@
-// opencl_kernel.c - tile kernels on OpenCL's first device: rendered as OpenCL C, compiled by its driver, one
-// launch a grid.
+// opencl_kernel.c - tile kernels on the first OpenCL device: rendered as OpenCL C, compiled by its driver,
+// with one launch per grid.
 
 #include "device/tile_runtime/group_kernel.h"
 #include "device/opencl/opencl.h"

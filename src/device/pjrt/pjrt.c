@@ -1,4 +1,4 @@
-// pjrt.c - the device of a PJRT plugin: whole segments as StableHLO.
+// pjrt.c - devices of a PJRT plugin, which is given whole segments as StableHLO.
 
 #include "device/pjrt/pjrt.h"
 
@@ -35,7 +35,7 @@ static int count_files(const char *pattern) {
     return found;
 }
 
-// Whether a PCI device is Google's: files of vfio may be anybody's.
+// Returns whether a PCI device is Google's. vfio also serves devices of other vendors.
 static bool has_google_chip(void) {
     glob_t list = {0};
     bool found = false;
@@ -70,7 +70,7 @@ static bool is_host(int unit) {
     return !strcmp(pjrt_platform(), "cpu");
 }
 
-// TPUs have doubles by emulation alone.
+// Returns whether the plugin takes the call's dtypes. TPUs only emulate f64.
 static bool has_dtypes(const struct call *c) {
     bool has = !pjrt_is_tpu();
     for (int k = 0; k < c->outputs && !has; k++)

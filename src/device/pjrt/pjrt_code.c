@@ -1,8 +1,8 @@
-// pjrt_code.c - compiled texts: made once for a text, kept in memory beyond the plans that use them, and on
-// disk for other processes.
+// pjrt_code.c - compiled programs: each text is compiled once and kept in memory, beyond the plans that use
+// it, and on disk for other processes.
 //
-// On disk an executable lies as the plugin serializes it, under a hash of its text, the options, the plugin
-// and the chip. A plugin that cannot serialize compiles in every process.
+// An executable is stored on disk as the plugin serializes it, under a hash of its text, the options, the
+// plugin and the chip. With a plugin that cannot serialize, every process compiles.
 
 #include "device/tile_runtime/group_kernel.h"
 #include "device/pjrt/pjrt.h"
@@ -97,7 +97,7 @@ static void *load(const char *bytes, size_t size, void *context) {
     return read_ok ? read.a.executable : NULL;
 }
 
-// The file of the plugin, which a newer one may have replaced.
+// Appends the identity of the plugin's file, which a newer version may have replaced.
 static bool add_plugin(struct text *out) {
     Dl_info about;
     struct stat file;
@@ -132,7 +132,7 @@ static bool add_identity(struct text *out) {
     return add_plugin(out) && (!is_cpu() || add_cpu(out)) && !out->failed;
 }
 
-// Found on disk or compiled. NULL and an error.
+// Loads the executable from disk or compiles it. NULL and an error.
 static struct pjrt_executable *find_or_compile(const struct hlo_program *hlo) {
     struct text source = {.data = hlo->text, .len = hlo->bytes}, identity = {0};
     struct pjrt_executable *made = NULL, *found = NULL;
@@ -190,8 +190,8 @@ static struct pjrt_code *find(const struct hlo_program *hlo) {
     return c;
 }
 
-// Another thread may have compiled it meanwhile: either will do. Takes the executable over; NULL and an
-// error.
+// Makes code of an executable and adds it to the cache; if another thread has compiled the same text
+// meanwhile, either one will do. Takes the executable over. Returns NULL, with an error, if memory is out.
 static struct pjrt_code *keep(const struct hlo_program *hlo, struct pjrt_executable *executable) {
     struct pjrt_code *c = memory_zero(sizeof *c);
     if (!c) {
@@ -231,7 +231,7 @@ static struct {
     pid_t process; // in another one, a fork, none of these threads is there
 } behind = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
 
-// Under its lock. The link to the text; to NULL: none compiles it.
+// Returns the link to the entry that compiles the text; the link is NULL if none does. Under its lock.
 static struct behind **find_behind(const struct hlo_program *hlo) {
     struct behind **link = &behind.first;
     while (*link && ((*link)->hlo.bytes != hlo->bytes ||
@@ -254,7 +254,7 @@ static void end_behind(struct behind *b) {
     free_behind(b);
 }
 
-// An error is found again, and told, when the program runs.
+// Compiles in the background. An error is dropped here: it recurs, and is reported, when the program runs.
 static void *compile_behind(void *data) {
     struct behind *b = data;
     struct pjrt_executable *executable = find_or_compile(&b->hlo);
@@ -264,7 +264,7 @@ static void *compile_behind(void *data) {
     return NULL;
 }
 
-// The plugin's own end must not come while it compiles.
+// Waits for background compilation at exit: the plugin must not be torn down while it compiles.
 static void await_all_behind(void) {
     if (getpid() != behind.process)
         return;

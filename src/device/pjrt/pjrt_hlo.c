@@ -1,7 +1,7 @@
-// pjrt_hlo.c - a compiled module as text: reads HloModuleProto, in which plugins give it, as far as a reader
-// of programs needs it.
+// pjrt_hlo.c - prints a compiled module as text. Reads the parts of HloModuleProto, the form in which plugins
+// return it, that matter to a reader.
 //
-// A message is a list of fields, each a number, a kind and a value; those that are not known are skipped, so
+// A protobuf message is a list of fields, each a number, a kind and a value. Unknown fields are skipped, so
 // newer compilers do no harm.
 
 #include "device/pjrt/pjrt.h"
@@ -33,7 +33,7 @@ static uint64_t read_number(struct proto *p) {
     return out;
 }
 
-// False at the end, and at what is no message.
+// Reads the next field. Returns false at the end, or if the bytes are no protobuf message.
 static bool next(struct proto *p, struct field *f) {
     if (p->at >= p->end)
         return false;
@@ -258,7 +258,8 @@ static void read_names(struct hlo_reader *r, struct proto module) {
     }
 }
 
-// Plugins give the module alone, or as the first field of a message that also has its options.
+// Returns the HLO module in p. Plugins return the bare module, or a message whose first field is the module
+// and that also has its options.
 static struct proto find_module(struct proto p) {
     struct field f, g;
     struct proto q = p;

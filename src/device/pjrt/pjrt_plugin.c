@@ -1,4 +1,4 @@
-// pjrt_plugin.c - finds a PJRT plugin, opens it and its client. One plugin serves a process.
+// pjrt_plugin.c - finds and opens a PJRT plugin and its client. A process uses one plugin.
 
 #include "device/pjrt/pjrt.h"
 
@@ -48,7 +48,7 @@ static bool find_one(const char *pattern) {
     return found;
 }
 
-// Names one in opened.path, or says why there is none.
+// Finds a plugin and writes its path to opened.path, or the reason to opened.why if there is none.
 static void find_plugin(void) {
     const char *given = setting_text(SETTING_PJRT);
     if (*given) {
@@ -131,7 +131,7 @@ bool pjrt_good(const char *function, struct pjrt_error *error) {
     return false;
 }
 
-// The reason of the thread's error, which goes.
+// Keeps the thread's error message as the reason why the plugin is not used, and clears the error.
 static bool give_up(bool had_error) {
     const char *why = zl_error() ? zl_error() : "the PJRT plugin fails";
     bool is_taken = strstr(why, "already in use") || strstr(why, "lockfile");
@@ -242,7 +242,7 @@ static bool make_client(void) {
     return true;
 }
 
-// Gives the chip back.
+// Destroys the client, which releases the chip.
 static void drop_client(void) {
     bool had_error = zl_error();
     if (opened.client) {

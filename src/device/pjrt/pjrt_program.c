@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-// What a segment became with one list of starts: rendered again where others come, or where arguments that
-// were kept can be donated later. The text is the same for all starts, and compiled once.
+// A segment rendered for inputs and outputs at certain offsets. Other offsets, or more arguments that can be
+// donated, need another version. The text is often the same, and is compiled once.
 struct version {
     struct hlo_program *hlo;
     struct pjrt_code *code; // NULL: there is nothing to compute
@@ -63,7 +63,7 @@ static void free_version(struct version *v) {
     memory_free(v);
 }
 
-// Under the program's lock, if it is a program's.
+// Releases a reference. Under the program's lock, if the version belongs to a program.
 static void release(struct version *v) {
     if (--v->refs == 0)
         free_version(v);
@@ -84,7 +84,8 @@ static const struct hlo_target *target_of(int unit) {
     return pjrt_is_tpu() ? hlo_target_of(pjrt_model(unit)) : NULL;
 }
 
-// Of a program that has not run yet. If the text becomes another one when it runs, that is compiled then.
+// Begins to compile a program that has not run yet. If its text turns out different when it runs, that text
+// is compiled then.
 void pjrt_prepare(int unit, struct program *p, const struct segment *s) {
     lock_take(&p->lock);
     bool is_new = !p->version;
@@ -101,7 +102,8 @@ int pjrt_fuses(int unit, const struct program *p, const struct segment *s, int i
     return s->calls - index;
 }
 
-// NULL and an error. Takes the starts over; before: what could donate, or NULL.
+// Makes a version. Takes the offsets `start` over. `before`, unless NULL, tells which arguments could be
+// donated. NULL and an error.
 static struct version *new_version(int unit, const struct segment *s, const uint8_t *skip, int starts,
                                    int64_t *start, const struct version *before) {
     struct version *v = memory_zero(sizeof *v);
@@ -118,7 +120,7 @@ static struct version *new_version(int unit, const struct segment *s, const uint
     return NULL;
 }
 
-// Under the lock: the newest comes first, and the oldest goes.
+// Adds a version in front of the others, and drops the oldest if there are too many. Under the lock.
 static void keep_version(struct program *p, struct version *v) {
     v->older = p->version;
     p->version = v;
@@ -132,8 +134,8 @@ static void keep_version(struct program *p, struct version *v) {
     p->versions--;
 }
 
-// The newest version with these starts, made if there is none, or if another would donate more. It is held
-// for the caller. NULL and an error.
+// Returns the newest version that fits views beginning at these offsets. Makes one if there is none, or if a
+// new one would donate more inputs. The caller holds a reference. NULL and an error.
 static struct version *find_version(int unit, struct program *p, const struct segment *s) {
     int starts = list_starts(s, NULL);
     int64_t *start = memory_alloc(sizeof *start * (size_t)(starts + 1));

@@ -1,7 +1,8 @@
-// profile.c - records of what runs, in blocks that each thread has for itself.
+// profile.c - records what runs, in blocks that each thread has for itself.
 //
-// Nobody else writes them. Whoever ends a profile waits until no thread is writing, and then has all blocks
-// for itself: a thread says that it writes before it looks whether the profile is still recorded.
+// Only the owner writes a thread's blocks, without locks: it announces that it is writing before it checks
+// whether the profile is still recorded. Whoever ends a profile waits until no thread is writing, and then
+// reads all blocks.
 
 #include "device/profile/profile.h"
 
@@ -75,7 +76,7 @@ static void remove_thread(struct thread *t) {
     memory_free(t);
 }
 
-// At the end of a thread: what it recorded is still to be read.
+// Runs at the end of a thread. Its records stay if the current profile has yet to read them.
 static void leave(void *data) {
     struct thread *t = data;
     lock_take(&lock);
@@ -87,7 +88,7 @@ static void leave(void *data) {
     lock_give(&lock);
 }
 
-// What lacks memory here is no error of the program.
+// Allocates without an error: a profile that lacks memory must not fail the program.
 static void *alloc_quietly(void *(*alloc)(size_t bytes), size_t bytes) {
     bool had_error = zl_error();
     void *data = alloc(bytes);
@@ -111,7 +112,7 @@ static struct thread *new_thread(void) {
     return mine = threads = t;
 }
 
-// The calling thread as one of the profile that is being recorded; NULL: there is none, or no memory.
+// Registers the calling thread with the current profile. NULL if there is no profile, or no memory.
 static struct thread *join(void) {
     lock_take(&lock);
     unsigned now = atomic_load(&profile_now);
@@ -149,7 +150,8 @@ static size_t bytes_of(const struct profile_record *r) {
     return sizeof *r + sizeof r->word[0] * (r->has_words_of ? 1 : r->words);
 }
 
-// What a thread records last for words of such a kind: a program does the same again and again.
+// Returns the slot of the thread's last record with words of this hash. Programs repeat themselves, so a
+// record often finds its words there already and need not store them again.
 static const struct profile_record **list_of(struct thread *t, int words, const uintptr_t *word) {
     uintptr_t mix = (word[0] >> 4) + word[words / 2] * 31 + word[words - 1] * 7 + (uintptr_t)words;
     return &t->list[(mix ^ mix >> 8) % LISTS];
@@ -286,7 +288,7 @@ void profile_at_exit(void (*end)(void)) {
         atexit(run_exit_function);
 }
 
-// In the child of a fork the profile is its parent's, and other threads are not there.
+// Drops the profile in the child of a fork: it is the parent's, and the other threads do not exist here.
 static void forget(void) {
     atomic_store(&profile_now, 0);
     while (threads && threads != mine)
@@ -308,7 +310,7 @@ size_t profile_used(void) {
 
 // Reading ---------------------------------------------------------------------------------------------------
 
-// Its times in ns.
+// Converts a record's times to ns.
 static void set_times(const struct profile *p, struct profile_record *r) {
     if (r->kind == PROFILE_TIME || r->kind == PROFILE_COMPILE)
         return;
@@ -330,7 +332,8 @@ static bool keep_time(struct profile *p, const struct profile_record *r) {
     return true;
 }
 
-// Launches wait for the step that they belong to, which is recorded when it ends.
+// Reads a thread's records. A step is recorded when it ends, so the launches before it wait until then to
+// learn which step they belong to.
 static bool read_thread(struct profile *p, struct thread *t) {
     int waiting = p->spans;
     for (struct block *b = t->first; b; b = b->next) {

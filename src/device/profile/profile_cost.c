@@ -1,8 +1,8 @@
-// profile_cost.c - what steps and launches of a profile read, write and compute.
+// profile_cost.c - computes what the steps and launches of a profile read, write and compute.
 //
-// Of a tile kernel the IR tells it (tile_cost), for the sizes that it was launched with. What has none, a
-// call of a library, did what is left of its step, of which the schedule counted the operations by the shapes
-// of arrays.
+// For a tile kernel these follow from its IR (tile_cost), for the sizes of the launch. A library call has no
+// IR: it is assigned the rest of its step, whose operations the scheduler counted from the shapes of the
+// arrays.
 
 #include "device/profile/profile.h"
 
@@ -35,7 +35,7 @@ static const struct tile_kernel *kernel_of(struct costs *c, const char *text) {
     return NULL;
 }
 
-// NULL: memory is out.
+// Returns the costs of a kernel launch, cached. NULL if memory is out.
 static const struct tile_cost *cost_of(struct costs *c, const struct profile_record *r) {
     const uintptr_t *word = profile_words(r);
     size_t bytes = sizeof *word * r->words;
@@ -55,8 +55,8 @@ static const struct tile_cost *cost_of(struct costs *c, const struct profile_rec
     return NULL;
 }
 
-// The IR says how many bytes of memory a kernel moves, not in which direction: they are divided as those of
-// the arguments.
+// Sets the operations and bytes of a launch. The IR tells how much memory a kernel moves, not in which
+// direction, so its bytes are divided in the proportion of the arguments' bytes.
 static bool set_launch(struct costs *c, struct profile_span *s) {
     s->read = (double)s->r->read;
     s->written = (double)s->r->written;
@@ -79,7 +79,8 @@ static bool takes_rest(const struct profile_span *s, bool of_libraries) {
            (of_libraries ? !s->r->words : s->flops == 0);
 }
 
-// By step: operations that are still to be divided, and among how many.
+// Per step: the operations that are not assigned to a launch yet, and among how many launches they are
+// divided.
 struct rest {
     double flops;
     int shares;

@@ -1,5 +1,5 @@
-// profile_table.c - a profile as a table: kernels by the time that they took, and where the rest of the time
-// went.
+// profile_table.c - prints a profile as a table: kernels by the time that they took, and where the rest of
+// the time went.
 
 #include "device/profile/profile.h"
 
@@ -51,7 +51,7 @@ static double ns_of(const struct profile *p, const struct profile_span *s) {
     return ns;
 }
 
-// What tells a row from others without making its name: the name's address, the ops, and where it ran.
+// The key of a row, built without composing its name: the name's address, the ops, and where it ran.
 struct row_key {
     const void *name, *device;
     uint32_t unit, dtype, calls, ops;
@@ -131,7 +131,7 @@ static void free_rows(struct rows *rows) {
 
 // Peaks -----------------------------------------------------------------------------------------------------
 
-// What ZL_PROFILE_PEAKS says of a device, per second; 0: nothing.
+// Returns the peak per second that ZL_PROFILE_PEAKS gives for a device, or 0.
 static double peak_of(const struct device *d, const char *what) {
     char key[64];
     int len = snprintf(key, sizeof key, "%s.%s=", d->name, what);
@@ -144,7 +144,7 @@ static double peak_of(const struct device *d, const char *what) {
     return 0;
 }
 
-// The larger of the shares of memory's speed and of arithmetic's; less than 0: neither is known.
+// Returns the larger of the shares of peak bandwidth and of peak arithmetic; negative if neither is known.
 static double share_of_peak(const struct row *r) {
     double bytes = peak_of(r->device, "bytes"), flops = peak_of(r->device, zl_dtype_name(r->dtype)),
            s = r->ns * 1e-9;
@@ -155,7 +155,7 @@ static double share_of_peak(const struct row *r) {
 
 // Words -----------------------------------------------------------------------------------------------------
 
-// A long name keeps its beginning.
+// Appends a name, padded to NAME_MOST characters; a longer one is cut off and ends in "...".
 static void add_name(struct text *out, const char *name) {
     int len = (int)strlen(name);
     if (len <= NAME_MOST)
@@ -209,7 +209,8 @@ static int compare_intervals(const void *a, const void *b) {
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-// When a unit was at work, in order. The caller frees it; NULL: memory is out, or there is nothing.
+// Returns the intervals in which the unit of `like` ran kernels, in order. The caller frees them. NULL if
+// memory is out or there are none.
 static struct interval *intervals_of(const struct profile *p, const struct row *like, int *count) {
     int room = 0;
     struct interval *list = NULL;

@@ -1,7 +1,7 @@
-// profile_timeline.c - a profile as a file of trace events, which Perfetto and chrome://tracing show.
+// profile_timeline.c - writes a profile as a file of trace events, for Perfetto and chrome://tracing.
 //
-// The host is a process with a track per thread; each unit is one with a track per lane, and more where
-// kernels of a lane overlap. An arrow leads from a launch to what the unit did.
+// The host is a process with a track per thread. Each unit is a process with a track per lane, and more if
+// kernels of a lane overlap. An arrow leads from a launch to its execution on the unit.
 
 #include "device/profile/profile.h"
 
@@ -28,7 +28,7 @@ struct timeline {
 
 // Text ------------------------------------------------------------------------------------------------------
 
-// Formats of printf would take most of the time that a profile takes.
+// Numbers are formatted here, because printf would take most of the time of writing a timeline.
 
 static void flush(struct timeline *t) {
     t->failed = t->failed || !file_put(&t->file, t->data, (size_t)t->used);
@@ -51,7 +51,7 @@ static void put(struct timeline *t, const char *text) {
     put_bytes(t, text, strlen(text));
 }
 
-// With at least so many digits.
+// Appends a number with at least `least` digits.
 static void put_number(struct timeline *t, int64_t number, int least) {
     char digit[24];
     int at = (int)sizeof digit;
@@ -63,7 +63,7 @@ static void put_number(struct timeline *t, int64_t number, int least) {
     put_bytes(t, digit + at, sizeof digit - (size_t)at);
 }
 
-// Microseconds with three decimals.
+// Appends a time in microseconds, with three decimals.
 static void put_time(struct timeline *t, const char *key, int64_t ns) {
     put(t, key);
     if (ns < 0)
@@ -162,7 +162,7 @@ static void add_model(struct timeline *t, const struct profile_record *r) {
     put(t, "}}");
 }
 
-// name NULL: the ops of the step.
+// Adds an event. If name is NULL, it is named after the ops of the step.
 static void add_event(struct timeline *t, int process, int track, const struct profile_record *when,
                       const char *name, const struct profile_span *s, const char *kind) {
     open_event(t, "X", process, track);
@@ -212,7 +212,7 @@ static void add_host(struct timeline *t, const struct profile_span *s) {
 
 // Units -----------------------------------------------------------------------------------------------------
 
-// NULL: there are too many.
+// Returns the entry of a unit; NULL if there are too many units.
 static struct unit *find_unit(struct timeline *t, const struct device *d, int unit) {
     for (int i = 0; i < t->units; i++)
         if (t->unit[i].device == d && t->unit[i].unit == unit)
@@ -224,7 +224,7 @@ static struct unit *find_unit(struct timeline *t, const struct device *d, int un
     return u;
 }
 
-// A track of the lane on which nothing else runs at that time.
+// Returns a track of the lane that is free from `begin` on, and occupies it until `end`.
 static int find_track(struct timeline *t, struct unit *u, int lane, int64_t begin, int64_t end) {
     int at = 0;
     while (at < u->tracks && (u->track_lane[at] != lane || u->track_end[at] > begin))
@@ -260,7 +260,7 @@ static void add_work(struct timeline *t, const struct worked *w) {
         add_arrow(t, "f", process, track, w->when->begin, r->id);
 }
 
-// In the order in which they began, so that tracks are found.
+// Adds the work of units in the order in which it began, as find_track needs it.
 static void add_units(struct timeline *t) {
     const struct profile *p = t->p;
     struct worked *work = memory_alloc(sizeof *work * (size_t)MAX_OF(p->times, 1));

@@ -1,4 +1,4 @@
-// group_kernel.c - sizes of a call of a kernel that runs as groups of threads.
+// group_kernel.c - computes the sizes of a call of a kernel that runs as workgroups.
 
 #include "device/tile_runtime/group_kernel.h"
 
@@ -17,7 +17,7 @@ static expr as_index(expr e) {
     return tile_cast(i64, e);
 }
 
-// From the first element to the last, with strides of their own.
+// Returns the size of a buffer in bytes, from its first element to its last if it has strides.
 static expr bytes_of(const struct tile_buffer *b) {
     expr count = number(1);
     for (int i = 0; i < b->ndim; i++) {
@@ -130,8 +130,8 @@ static int64_t read_integer(const void *address, struct tile_type type) {
     return type.bits == 64 ? value : (int64_t)((uint64_t)value << (64 - type.bits)) >> (64 - type.bits);
 }
 
-// What sizes follow from: symbols, then parameters, of which those matter that are integers passed by value.
-// NULL and an error.
+// Returns the values that sizes are computed from: symbols, then parameters, of which only integers passed by
+// value matter. NULL and an error. The caller frees it.
 static int64_t *list_given(const struct group_kernel *g, const int64_t *symbol, void *const *address) {
     const struct tile_kernel *k = g->kernel;
     int64_t *given = memory_zero(sizeof *given * (size_t)(k->symbols + k->parameters + 1));

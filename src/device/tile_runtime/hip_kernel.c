@@ -1,7 +1,7 @@
-// hip_kernel.c - the target hip: tile kernels as HIP, compiled by clang, for the first GPU of AMD.
+// hip_kernel.c - the target hip: tile kernels rendered as HIP and compiled by clang, for the first AMD GPU.
 //
-// The text brings its own words and needs no header, so that any clang that knows the chip will do: ROCm's,
-// or the system's. Which chip it is the kernel's driver tells, in /sys.
+// The text declares everything it uses and needs no header, so any clang that supports the chip will do,
+// ROCm's or the system's. The chip's name is read from the kernel driver in /sys.
 
 #include "device/tile_runtime/module_kernel.h"
 

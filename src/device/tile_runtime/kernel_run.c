@@ -71,7 +71,7 @@ static struct kernel_form *find_form(zl_kernel k, const struct kernel_driver *dr
     return f;
 }
 
-// The kernel for a target, compiled if it was not. NULL and an error.
+// Returns the kernel compiled for a target, and compiles it if needed. NULL and an error.
 static struct kernel_form *form_of(zl_kernel k, const struct kernel_driver *driver) {
     struct kernel_form *f = driver ? find_form(k, driver) : NULL;
     if (f || !driver)
@@ -146,7 +146,7 @@ bool zl_kernel_parameter_at(zl_kernel k, int index, zl_kernel_parameter *out) {
 
 // Sizes -----------------------------------------------------------------------------------------------------
 
-// A call while its arguments are looked at.
+// The symbols of a kernel while they are bound to the shapes of a call's arguments.
 struct sizes {
     const struct tile_kernel *kernel;
     int64_t *value; // by symbol
@@ -191,7 +191,7 @@ static bool is_in_range(const struct tile_name *s, int64_t value) {
                        s->text, value, s->divisor);
 }
 
-// A size or stride that is a symbol says what the symbol is.
+// Binds a size or stride that is a symbol: it gives the symbol its value.
 static bool bind(struct sizes *b, expr e, int64_t size) {
     if (e->op != TILE_SYMBOL)
         return true; // checked when all are known
@@ -398,7 +398,7 @@ static struct kernel_form *choose_form(zl_kernel k, const struct kernel_driver *
 
 // Running ---------------------------------------------------------------------------------------------------
 
-// By the clock of the host where the device has none.
+// Times runs of a kernel: by the device, or by the host's clock if the device cannot.
 static bool time_run(const struct kernel_form *k, void *const *address, const int64_t *symbol, int repeats,
                      double *seconds) {
     if (k->driver->time)
@@ -413,7 +413,7 @@ static bool time_run(const struct kernel_form *k, void *const *address, const in
 
 // Profiles --------------------------------------------------------------------------------------------------
 
-// The device that a target is of; NULL: there is none for arrays.
+// Returns the device of a target; NULL if that is no device for arrays.
 static const struct device *device_of(const struct kernel_driver *driver) {
     for (int i = 0; i < device_count(); i++)
         if (!strcmp(device_at(i)->name, driver->device))
@@ -577,7 +577,8 @@ static const struct kernel_driver *driver_of_call(zl_kernel k, int inputs, const
     return default_driver();
 }
 
-// The device on whose first unit a target's kernels work in place; NULL: they are given memory of the host.
+// Returns the device on whose first unit a target's kernels work in place; NULL if they are given host
+// memory.
 static const struct device *device_in_place(const struct kernel_driver *driver) {
     bool had_error = zl_error();
     const struct device *d = driver->holds ? device_find(driver->device, NULL) : NULL;
@@ -586,8 +587,8 @@ static const struct device *device_in_place(const struct kernel_driver *driver) 
     return d;
 }
 
-// The array's memory on the device, whose first lane is asked to copy it there, or of the host. NULL and an
-// error.
+// Returns the array's memory on the device, to which the device's first lane copies it if needed, or else on
+// the host. NULL and an error.
 static void *address_of(zl_array a, const struct device *d) {
     char *memory = d && has_storage(a) ? device_reach(d, 0, 0, a->storage) : NULL;
     if (d && has_storage(a) && !memory)
@@ -602,7 +603,7 @@ static bool set_buffer(zl_kernel_buffer *out, zl_array a, const struct device *d
     return out->data || !a->size;
 }
 
-// An output of the size that the inputs give it.
+// Makes an output whose shape follows from the inputs.
 static zl_array new_output(struct sizes *b, const struct tile_buffer *buffer) {
     int64_t dim[TILE_DIMS];
     for (int i = 0; i < buffer->ndim; i++)
@@ -659,7 +660,7 @@ static bool eval_inputs(int inputs, const zl_array *in) {
     return true;
 }
 
-// Kernels are launched apart from the lanes of the unit: what these were asked for has to be done.
+// Waits for all work enqueued on the unit's lanes, because kernels are launched outside of them.
 static bool wait_for_lanes(const struct device *d) {
     return !d || device_wait(d, 0, device_point(d, 0, 0));
 }

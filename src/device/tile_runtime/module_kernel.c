@@ -1,9 +1,9 @@
-// module_kernel.c - tile kernels on the first GPU of a driver that loads modules: rendered, compiled, one
-// launch a grid.
+// module_kernel.c - tile kernels on the first GPU of a driver that loads modules: rendered, compiled, and run
+// with one launch per grid.
 //
-// Arguments may be in memory of the GPU, which kernels then work on, or of the host, which is copied there
-// and back. Launches are on the default stream, so that they come after what other libraries of the process
-// have begun there.
+// Arguments may be in GPU memory, which kernels use directly, or in host memory, which is copied there and
+// back. Launches are on the default stream, so that they follow work that other libraries of the process have
+// enqueued there.
 
 #include "device/tile_runtime/module_kernel.h"
 
@@ -18,7 +18,7 @@ struct compiled {
     void **function; // one a launch
 };
 
-// Makes a call of the target's library, and tells what it says.
+// Calls a function of the target's library and checks its result.
 #define CALL(t, word, ...) ((t)->check((t)->calls->word(__VA_ARGS__), (t)->names->word))
 
 bool module_bind(void *library, const struct module_names *names, struct module_calls *out,
@@ -141,7 +141,8 @@ static bool bring(struct call *k, int i) {
             CALL(k->target, copy_in, k->memory[i], address, (size_t)k->sizes.bytes[i], NULL));
 }
 
-// The launch reads values on the host: a table in the device's memory is copied.
+// Makes argument i readable by the host, where the launch needs its value: a table in device memory is
+// copied.
 static bool find_value(struct call *k, int i) {
     k->value[i] = k->address[i];
     if (k->c->group.kernel->parameter[i].is_scalar || !is_of_device(k->target, k->address[i]))

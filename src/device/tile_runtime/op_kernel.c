@@ -1,4 +1,4 @@
-// op_kernel.c - calls of ops that have a kernel in src/kernel/, as devices launch them.
+// op_kernel.c - launches, for all devices, the calls of ops that have a kernel in src/kernel/.
 
 #include "device/tile_runtime/op_kernel.h"
 
@@ -9,7 +9,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-// Of what is only looked ahead at, nobody has memory yet.
+// Returns the number of elements of x's storage; 0 if x has no memory yet, because the kernel is only
+// prepared in advance.
 int64_t kernel_elements(zl_array x) {
     if (array_is(x, ARRAY_INLINE))
         return 1;

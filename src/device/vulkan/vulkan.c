@@ -1,5 +1,5 @@
-// vulkan.c - chips with a Vulkan driver as devices for arrays: the shared build of kernels over
-// vulkan_queue.c.
+// vulkan.c - makes chips with a Vulkan driver available as devices for arrays: the shared kernel programs
+// (device/kernels) over vulkan_queue.c.
 
 #include "device/kernels/kernels.h"
 #include "device/vulkan/vulkan.h"
@@ -103,7 +103,7 @@ static void *alloc(int unit, size_t bytes) {
     return d ? vulkan_alloc(d, bytes) : NULL;
 }
 
-// Memory of a device that is lost stays with its driver.
+// Frees memory once the device is done with it. If the device is lost, it is left to the driver.
 static void free_memory(int unit, void *memory) {
     bool had_error = zl_error();
     struct vulkan_device *d = vulkan_device(unit);
@@ -123,7 +123,8 @@ static bool copy(int unit, int lane, void *to, const void *from, size_t bytes, b
                        lane == DEVICE_LANES ? atomic_load(&units[unit].aside) : UINT64_MAX);
 }
 
-// What is not taken is told by vulkan_good.
+// Submits the open batch and records its point as the mark's. If the device rejects the batch, vulkan_good
+// reports it.
 static bool record(int unit, int lane, int place) {
     (void)lane;
     bool had_error = zl_error();

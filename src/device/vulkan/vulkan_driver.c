@@ -1,4 +1,4 @@
-// vulkan_driver.c - opens Vulkan, finds its chips, and opens those that are used.
+// vulkan_driver.c - opens Vulkan and lists its devices; a device itself is opened at its first use.
 
 #include "device/vulkan/vulkan.h"
 
@@ -147,7 +147,7 @@ static bool find_types(struct vulkan_device *d) {
     return true;
 }
 
-// Which of the flags that a chip has it is opened with.
+// Clears all feature flags but the wanted ones that the chip has.
 static void keep_flags(uint32_t *flag, int flags, int wanted, const int *want) {
     uint32_t had[64];
     memcpy(had, flag, sizeof *flag * (size_t)flags);
@@ -196,7 +196,7 @@ static void find_subgroup(struct vulkan_device *d, const struct vk_properties11 
     d->unit.group.shared_bytes = (int)MIN_OF(d->unit.group.most_shared, INT_MAX);
 }
 
-// Of which halves subgroups multiply 16 x 16 elements, with sums of f32.
+// Returns the set of 16-bit dtypes for which subgroups multiply 16 x 16 matrices with f32 sums.
 static uint32_t find_matrices(const struct vulkan_device *d) {
     enum { MOST = 256, SIDE = 16 };
     struct vk_matrix *list = memory_zero(sizeof *list * MOST);
@@ -285,7 +285,8 @@ static bool describe(struct vulkan_device *d, vk_chip chip, const struct target 
     return true;
 }
 
-// GPUs first. Each lies where it stays: a record refers to its parts.
+// Appends the chips that can be used: GPUs, or CPUs if `hosts`. Devices are filled in where they stay,
+// because their records point to each other's parts.
 static void list_devices(uint32_t chips, const vk_chip *chip, const struct target *language, bool hosts) {
     for (uint32_t i = 0; i < chips && device_count < VULKAN_DEVICES; i++) {
         struct vulkan_device *d = &devices[device_count];

@@ -1,7 +1,8 @@
-// vulkan_kernel.c - pipelines of SPIR-V modules, and what drivers made of them, for the next process.
+// vulkan_kernel.c - pipelines of SPIR-V modules, and the cache of compiled pipelines that the next process
+// reads.
 //
-// A pipeline depends on its words and on the size of subgroups, never on sizes of arrays or on what is bound:
-// layouts are the same for all modules with as many bindings.
+// A pipeline depends on its module and on the subgroup size, never on array sizes or bound buffers: all
+// modules with the same number of bindings share one layout.
 
 #include "device/vulkan/vulkan.h"
 
@@ -37,7 +38,8 @@ static bool is_text_in(const uint32_t *word, size_t words) {
     return memchr(word, 0, words * sizeof *word);
 }
 
-// What its instructions say. False and an error: it is no module.
+// Reads a module's entry points, bindings and addressing from its instructions. Returns false, with an error,
+// if it is no module.
 static bool read_module(struct module *m, const char *code, size_t bytes) {
     *m = (struct module){.word = (const uint32_t *)(const void *)code, .words = bytes / sizeof *m->word};
     for (size_t at = HEADER_WORDS, length; at < m->words; at += length) {
@@ -145,7 +147,7 @@ static bool make_pipelines(struct vulkan_device *d, const struct module *m, cons
 
 // On disk ---------------------------------------------------------------------------------------------------
 
-// Begins what is kept: the words follow, then what the driver gave.
+// The header of a cached pipeline: the module's words follow, then the driver's data.
 struct head {
     uint64_t module_bytes;
 };
@@ -188,7 +190,8 @@ bool vulkan_load(struct vulkan_device *d, const char *code, size_t bytes, int co
     return good;
 }
 
-// Pipelines of a device that is lost, to its driver or to the child of a fork, stay with the driver.
+// Destroys pipelines once the device is idle. If the device is lost, or belongs to the parent of a fork, they
+// are left to the driver.
 void vulkan_unload(struct vulkan_device *d, int count, struct vulkan_function *first) {
     bool had_error = zl_error();
     if (!first)

@@ -1,8 +1,8 @@
-// vulkan_memory.c - memory of a device: blocks of one VkBuffer each, of which arrays are parts.
+// vulkan_memory.c - memory of a device: arrays are parts of blocks, each of which is one VkBuffer.
 //
-// Drivers give few blocks, and take long for each. What is freed is kept and used again above all this
-// (unit_memory.c), so that parts are made and given back seldom: a block has a list of its gaps, by place,
-// and a part is the first gap that is large enough.
+// Drivers limit the number of allocations, and each is slow. Freed memory is cached above this
+// (unit_memory.c), so parts are rarely taken or freed here. That is why a block simply keeps a list of its
+// gaps, by address, and takes the first gap that is large enough.
 
 #include "device/vulkan/vulkan.h"
 
@@ -128,7 +128,8 @@ static int add_block(struct vulkan_device *d, struct heap *h, uint64_t bytes, bo
 
 // Parts -----------------------------------------------------------------------------------------------------
 
-// Under the lock. Where a part begins; -1: it has no room, or it cannot be described.
+// Takes a part of a block and returns its offset; -1 if no gap is large enough, or memory is out. Under the
+// lock.
 static int64_t take_part(struct block *b, uint64_t bytes) {
     for (int i = 0; i < b->gaps; i++) {
         struct gap *g = &b->gap[i];
@@ -207,7 +208,8 @@ void *vulkan_alloc(struct vulkan_device *d, size_t bytes) {
     return memory;
 }
 
-// Under the lock. Whether a block that nothing uses is to go: one that is shared is kept for what comes next.
+// Returns whether this is the only block that arrays share: it is kept, even unused, for the next array.
+// Under the lock.
 static bool is_last(const struct heap *h, const struct block *b) {
     for (int i = 0; i < h->blocks; i++) {
         struct block *other = atomic_load(&h->block[i]);
@@ -233,7 +235,7 @@ void vulkan_free(struct vulkan_device *d, void *memory) {
         block_free(d, b);
 }
 
-// Whoever asks holds a part of the block, so that it stays.
+// Returns where memory is. The caller holds a part of the block, so the block cannot go meanwhile.
 struct vulkan_place vulkan_place(const struct vulkan_device *d, const void *memory) {
     const struct block *b = atomic_load_explicit(&heap_of(d)->block[place_of(memory)], memory_order_acquire);
     uint64_t offset = offset_of(memory);

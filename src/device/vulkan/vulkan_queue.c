@@ -1,10 +1,9 @@
-// vulkan_queue.c - the order of a device's work: commands, barriers between those that need them, batches on
-// one timeline.
+// vulkan_queue.c - orders a device's work: commands, barriers between those that need them, and batches on
+// one timeline semaphore.
 //
-// A device has one queue, and one order in which it is asked for things: what belongs to different streams
-// may overlap because nothing lies between commands that have no memory in common. Submission n lets the
-// timeline reach n. So a value stands for all that was asked for before it, and nothing ever waits for what
-// was not submitted.
+// All streams share the device's one queue. Their work may still overlap, because there is no barrier between
+// commands that have no memory in common. Submission n sets the timeline to n, so a value stands for all work
+// enqueued before it. Nothing ever waits for a value that was not submitted.
 
 #include "device/vulkan/vulkan.h"
 
@@ -76,7 +75,7 @@ static void note_done(struct queue *q, uint64_t value) {
         ;
 }
 
-// Of a value that was submitted.
+// Waits until the timeline reaches a value that was submitted.
 static bool wait_for(struct vulkan_device *d, struct queue *q, uint64_t value) {
     struct vk_semaphore_wait wait = {
         .record = VK_RECORD_SEMAPHORE_WAIT, .semaphores = 1, .semaphore = &q->timeline, .value = &value};
@@ -153,8 +152,8 @@ static void show_host(struct vulkan_device *d, const struct batch *b) {
     d->api.vkCmdPipelineBarrier(b->commands, STAGES, VK_STAGE_HOST, 0, 1, &barrier, 0, NULL, 0, NULL);
 }
 
-// Under the lock. What is not taken is lost: its arrays are given out already, so that whoever asks next is
-// told.
+// Submits the open batch. If that fails, the batch is lost; its arrays have already been returned to the
+// program, so the failure is kept and reported to whoever asks next. Under the lock.
 static bool submit(struct vulkan_device *d, struct queue *q) {
     struct batch *b = current(q);
     uint64_t value = q->submitted + 1;
@@ -187,7 +186,8 @@ static bool conflict(const struct range *a, const struct range *b) {
     return (a->is_written || b->is_written) && a->begin < b->end && b->begin < a->end;
 }
 
-// Reads are named too: some drivers drop a barrier whose first half is nothing but reads.
+// Adds a barrier between all reads and writes. Reads are named too: some drivers drop a barrier whose first
+// half has nothing but reads.
 static void barrier(struct vulkan_device *d, struct queue *q) {
     struct vk_barrier all = {.record = VK_RECORD_BARRIER,
                              .before = VK_ACCESS_READ | VK_ACCESS_WRITE,
@@ -197,7 +197,8 @@ static void barrier(struct vulkan_device *d, struct queue *q) {
     q->ranges = 0;
 }
 
-// Under the lock. Before a command that touches these: what it must not overlap comes before it.
+// Adds a barrier before a command that touches these ranges, if an earlier command must not overlap it. Under
+// the lock.
 static void order(struct vulkan_device *d, struct queue *q, int ranges, const struct range *range) {
     bool waits = q->ranges + ranges > RANGES;
     for (int i = 0; i < ranges && !waits; i++)
@@ -223,7 +224,8 @@ static bool end_command(struct vulkan_device *d, struct queue *q) {
 
 // The ring --------------------------------------------------------------------------------------------------
 
-// Under the lock. Gives back what batches read that are done; the host waits for the oldest that is not.
+// Frees the ring space of batches that are done; the host waits for the oldest one that is not. Under the
+// lock.
 static bool drain_ring(struct vulkan_device *d, struct queue *q) {
     struct batch *oldest = NULL;
     for (int i = 0; i < BATCHES; i++) {
@@ -242,8 +244,8 @@ static bool drain_ring(struct vulkan_device *d, struct queue *q) {
     return true;
 }
 
-// Under the lock, with a batch open then and after. Where the host may write; bytes are PIECE at most. False
-// and an error.
+// Reserves ring space of at most PIECE bytes for the host to write, and returns its place in *at. A batch
+// must be open, and is open afterwards. False and an error. Under the lock.
 static bool take_ring(struct vulkan_device *d, struct queue *q, uint64_t bytes, uint64_t *at) {
     if (!q->ring.buffer && !vulkan_buffer_open(d, &q->ring, d->upload_type, RING))
         return false;
@@ -268,14 +270,15 @@ static bool make_clock(struct vulkan_device *d, vk_handle *clock, uint32_t times
     return *clock || VULKAN_CALL(d, vkCreateQueryPool, d->device, &make, NULL, clock);
 }
 
-// Under the lock, with a batch open, as those below. A time is taken when all before it is done.
+// Records a timestamp after all earlier work is done. Under the lock with a batch open, like the functions
+// below.
 static void take_time(struct vulkan_device *d, struct queue *q, vk_handle clock, uint32_t which) {
     barrier(d, q);
     d->api.vkCmdResetQueryPool(current(q)->commands, clock, which, 1);
     d->api.vkCmdWriteTimestamp(current(q)->commands, VK_STAGE_END, clock, which);
 }
 
-// Of commands that are done. False and an error: the device did not take them.
+// Reads the timestamps of commands that are done. False and an error.
 static bool read_times(struct vulkan_device *d, vk_handle clock, uint32_t first, uint32_t count,
                        uint64_t *out) {
     int code = d->api.vkGetQueryPoolResults(d->device, clock, first, count, count * sizeof *out, out,
@@ -283,7 +286,7 @@ static bool read_times(struct vulkan_device *d, vk_handle clock, uint32_t first,
     return code == VK_DONE || error_false(ZL_ERROR_DEVICE, "vulkan: vkGetQueryPoolResults gave %d", code);
 }
 
-// Of a profile, in ns since the first time that was read.
+// Converts a timestamp to ns since the first one that was read, for a profile.
 static int64_t profile_time(const struct vulkan_device *d, struct queue *q, uint64_t time) {
     q->timed_from = q->timed_from ? q->timed_from : time;
     return (int64_t)((double)(int64_t)(time - q->timed_from) * (double)d->timestamp_ns);
@@ -494,7 +497,7 @@ static bool copy(struct vulkan_device *d, struct queue *q, const void *memory, u
     return end_command(d, q);
 }
 
-// Whether nothing that the device was asked for is still to be done.
+// Returns whether the device has completed all enqueued work.
 static bool is_idle(struct vulkan_device *d, struct queue *q) {
     lock_take(&q->lock);
     bool idle = !q->is_recording && is_reached(d, q, q->submitted);
@@ -523,7 +526,8 @@ bool vulkan_write(struct vulkan_device *d, void *to, const void *from, size_t by
     return good;
 }
 
-// Asks for a piece and submits it. Its value; 0 and an error.
+// Enqueues a copy from the device to the read-back buffer and submits it. Returns the batch's value on the
+// timeline; 0 and an error.
 static uint64_t ask_back(struct vulkan_device *d, struct queue *q, const char *from, uint64_t bytes,
                          uint64_t at) {
     lock_take(&q->lock);
@@ -533,7 +537,8 @@ static uint64_t ask_back(struct vulkan_device *d, struct queue *q, const char *f
     return value;
 }
 
-// While one half of the memory is read, the other is filled. Under the lock of that memory.
+// Copies to the host through two halves of a buffer: the device fills one while the host reads the other.
+// Under the lock of that buffer.
 static bool read_back(struct vulkan_device *d, struct queue *q, char *to, const char *from, size_t bytes) {
     uint64_t value[2] = {0};
     if (!q->back.buffer && !vulkan_buffer_open(d, &q->back, d->read_type, BACK))

@@ -1,4 +1,4 @@
-// vulkan_tile.c - the target vulkan: tile kernels as SPIR-V on the first chip, one launch a grid.
+// vulkan_tile.c - the target vulkan: tile kernels as SPIR-V on the first chip, with one launch per grid.
 
 #include "device/tile_runtime/group_kernel.h"
 #include "device/vulkan/vulkan.h"
@@ -62,7 +62,8 @@ static void *compile(struct tile_kernel *kernel, struct text *source) {
     return d ? compile_for(d, false, kernel, source) : NULL;
 }
 
-// For arguments of so many bytes: the kernel itself, or as it reaches them by addresses. NULL and an error.
+// Returns the kernel, or its variant with 64-bit addresses if an argument is too large for a bound buffer.
+// NULL and an error.
 static struct compiled *fitting(struct compiled *c, const struct group_sizes *sizes) {
     static struct lock lock;
     struct text source = {0};

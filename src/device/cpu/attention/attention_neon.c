@@ -1,11 +1,11 @@
-// attention_neon.c - weights of attention of aarch64, as machine code: exp(x) is a chain of a dozen
-// operations, and a compiler leaves too few others between them. Here each operation is done for four keys of
-// twelve queries before the next.
+// attention_neon.c - softmax weights of attention on aarch64, in assembly. exp(x) is a chain of a dozen
+// dependent operations, and compilers put too little work between them. Here each operation is done for four
+// keys of twelve queries before the next.
 //
-// x = score - most becomes 2^n * 2^r, with a whole n: a first pass leaves r in the place of the score and n,
-// which lacks a shift to be an exponent, in `room`; a second computes 2^r by a polynomial. Weights are 0
-// where x is below -88. Scores that are exponents of 2 already, and cannot be large, take one pass: n only
-// waits in memory until the polynomial has left its registers.
+// x = score - most becomes 2^n * 2^r with a whole n. A first pass stores r in place of the score, and n,
+// still to be shifted to be an exponent, in `room`; a second pass computes 2^r by a polynomial. Weights are 0
+// where x is below -88. Scores that are exponents of 2 already, and cannot be large, take one pass: there n
+// is stored only until the polynomial has freed its registers.
 
 #include "device/cpu/attention/attention.h"
 
@@ -34,8 +34,9 @@
 #define STORE(a, b, at, by) "stp q" #a ", q" #b ", [%[" #at "], #" #by "]\n"
 #define LOOP(BODY)          ".p2align 6\n1:\n" BODY "subs %[keys], %[keys], #4\nb.gt 1b\n"
 
-// A number in all lanes of registers to which something is added: loads have pipes of their own, a move takes
-// the place of a multiplication. For that numbers lie eight times in memory.
+// Loads constants into registers that an instruction then accumulates into. Loads have execution pipes of
+// their own, whereas a move between registers would take an issue slot from a multiplication; so each
+// constant is stored eight times in memory.
 #define CONSTANT(a, b, by)      "ldp q" #a ", q" #b ", [%[numbers], #" #by "]\n"
 #define FOUR_OF(a, b, c, d, by) CONSTANT(a, b, by) CONSTANT(c, d, by)
 #define UPPER_OF(by) \
@@ -151,7 +152,7 @@ void cpu_attention_power_neon(float *scores, int64_t keys, float top, float *sum
         : CLOBBERED);
 }
 
-// Four keys of four queries: as many units of four, one a query.
+// Narrow four keys of four queries to bf16 and transpose them: four units of four elements, one per query.
 #define NARROW(a, b, c, d)                                           \
     "bfcvtn v" #a ".4h, v" #a ".4s\nbfcvtn v" #c ".4h, v" #c ".4s\n" \
     "bfcvtn2 v" #a ".8h, v" #b ".4s\nbfcvtn2 v" #c ".8h, v" #d ".4s\n"

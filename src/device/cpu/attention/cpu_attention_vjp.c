@@ -1,9 +1,10 @@
-// cpu_attention_vjp.c - cotangents of q, k and v: scores are computed again, block by block, from the largest
-// and the sum that the forward pass has kept. A thread takes all of one matrix of keys, so that nothing is
-// added up by two; where there are fewer of these than threads, some rows of queries, and what they give the
-// keys is added up afterwards.
+// cpu_attention_vjp.c - cotangents of q, k and v. Scores are recomputed, block by block, from the maximum and
+// the sum per row that the forward pass kept. One thread handles all keys of a matrix, so that no two threads
+// add to the same dk and dv. If there are fewer matrices than threads, the rows of queries are divided too;
+// each part then has its own dk and dv, which are added up afterwards.
 //
-// All results lie as attention.h says of those of the forward pass: a line for each column, panel by panel.
+// All results have the layout that attention.h gives for the forward pass: one row per column, panel by
+// panel.
 
 #include "device/cpu/attention/attention.h"
 #include "device/cpu/rows/operands.h"
@@ -29,7 +30,7 @@ struct backward {
     atomic_bool failed;
 };
 
-// In the scratch of a thread.
+// Arrays in a thread's scratch memory.
 struct work {
     int64_t b, m, first, count;            // of rows
     char *q, *g;                           // panels of queries, and of the cotangents of their results
@@ -49,7 +50,7 @@ static void *take(char *at, size_t *used, int64_t count) {
     return at ? at + before : NULL;
 }
 
-// Lays it out from `at` on, unless that is NULL; the bytes that it takes.
+// Assigns the work arrays their places from `at` on, unless that is NULL. Returns the bytes that they take.
 static size_t lay_out(const struct backward *f, struct work *w, char *at) {
     const struct attend *a = &f->a;
     const int64_t rows = a->kernel->rows, cols = a->kernel->cols, step = a->kernel->step;
@@ -73,7 +74,7 @@ static size_t lay_out(const struct backward *f, struct work *w, char *at) {
     return used + GEMM_SLACK;
 }
 
-// Floats of dk, and of both.
+// Returns the number of floats of dk, or of dk and dv together.
 static int64_t keys_size(const struct backward *f, bool both) {
     const struct attend *a = &f->a;
     int64_t rows = a->kernel->rows, columns = attention_round(a->dim, rows);
@@ -81,7 +82,7 @@ static int64_t keys_size(const struct backward *f, bool both) {
            (columns + (both ? attention_round(a->width, rows) : 0));
 }
 
-// dk and dv of a part are where all find them.
+// Points dk and dv to the shared sums of this part of this matrix.
 static void set_sums(const struct backward *f, struct work *w, int64_t matrix, int64_t part) {
     w->dk = f->sums + (matrix * f->parts + part) * keys_size(f, true);
     w->dv = w->dk + keys_size(f, false);
@@ -94,7 +95,7 @@ static bool open_work(const struct backward *f, struct work *w) {
     return at;
 }
 
-// What is known of each row. Rows that fill up a panel have no weight.
+// Loads the per-row state that the forward pass kept. Rows that only pad a panel get no weight.
 static void start_rows(const struct backward *f, struct work *w) {
     const struct attend *a = &f->a;
     const int64_t first = (w->b * a->matrices + w->m) * a->rows + w->first;
@@ -117,7 +118,7 @@ static void start_rows(const struct backward *f, struct work *w) {
     }
 }
 
-// Where a panel of c, of so many columns, begins that holds row or key i.
+// Returns the panel of c, of `columns` columns, that begins at row or key i.
 static float *panel_of(const struct attend *a, float *c, int64_t i, int64_t columns) {
     return c + i * attention_round(columns, a->kernel->rows);
 }
@@ -201,7 +202,7 @@ static void run_block(const struct backward *f, struct work *w, int64_t i, int64
     }
 }
 
-// Panels of lines as rows of the result, `row` on.
+// Stores panels as rows of a result, from `row` on.
 static void put(const struct backward *f, struct work *w, int which, int64_t row, int64_t count, float *from,
                 float scale) {
     const struct attend *a = &f->a;
@@ -289,7 +290,7 @@ static void add_range(const void *context, int64_t at, int64_t end) {
     run_each(context, at, end, 1, add_parts);
 }
 
-// A part for every thread, of chunks that are about as long.
+// Divides each matrix into about one part per thread, and its rows into chunks of about equal length.
 static bool cut(struct backward *f) {
     const int64_t matrices = f->a.batch * f->a.matrices, most = (f->a.rows + QUERIES - 1) / QUERIES;
     f->parts = MAX_OF(MIN_OF((pool_threads() + matrices - 1) / matrices, most), 1);

@@ -1,9 +1,10 @@
-// cpu_delta_vjp.c - the gradient of the delta rule on the CPU: each thread takes heads, TILE tokens at a
-// time, by products of matrices (the WY form of their corrections, as src/op/delta_chunks.c has it).
+// cpu_delta_vjp.c - the gradient of the delta rule on the CPU. Each thread takes whole heads and goes through
+// them TILE tokens at a time by matrix products, using the WY form of the corrections
+// (src/op/delta_chunks.c).
 //
 // A first pass keeps the state before each chunk, the corrections of its tokens and the inverse of their
-// triangle; a second goes through the chunks in reverse. Overrides src/kernel/delta_wy_vjp.tile, whose chunks
-// are products by workgroups.
+// triangle; a second goes through the chunks in reverse. Overrides src/kernel/delta_wy_vjp.tile, in which
+// workgroups compute the products of a chunk.
 
 #include "device/cpu/attention/cpu_delta.h"
 #include "device/cpu/gemm/product.h"
@@ -220,7 +221,7 @@ static void write_chunk(const struct back *b, struct work *w, int64_t first, int
         write_numbers(b, w, OF_BETA, c->dbeta, first, head);
 }
 
-// One head of one sequence.
+// Runs one head of one sequence.
 static void run_unit(const struct back *b, struct work *w, int64_t unit) {
     struct delta_chunk *c = &w->c;
     const int64_t sequence = unit / b->heads, head = unit % b->heads;
@@ -254,7 +255,8 @@ static void run_unit(const struct back *b, struct work *w, int64_t unit) {
 
 // Scratch ---------------------------------------------------------------------------------------------------
 
-// The next `count` numbers of memory that is used up to *used; NULL while it is counted.
+// Takes the next `count` numbers of the scratch memory, of which *used bytes are taken. NULL if memory is
+// NULL: then the sizes are only added up.
 static void *take(const struct back *b, char *memory, size_t *used, int64_t count) {
     size_t before = *used;
     *used += ((size_t)count * b->wide + LINE - 1) / LINE * LINE;

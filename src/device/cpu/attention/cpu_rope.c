@@ -1,9 +1,9 @@
-// cpu_rope.c - rotary positions: cosines and sines of some positions, with which the lines of all heads there
-// are multiplied.
+// cpu_rope.c - rotary position embeddings: cosines and sines of some positions are computed once, and the
+// rows of all heads at these positions are multiplied by them.
 //
-// A line becomes x * cosines + swapped * sines, where in `swapped` the two of each pair have changed places,
-// and sines of the first ones are negative: the same numbers as a cos - b sin and a sin + b cos, by rows of
-// whole tiles.
+// A row becomes x * cosines + swapped * sines, where `swapped` has the two elements of each pair exchanged,
+// and the sines of the first ones are negated. These are the numbers a cos - b sin and a sin + b cos,
+// computed by row kernels over whole tiles.
 
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"
@@ -63,7 +63,8 @@ static double start_of(const struct turning *t, int64_t batch) {
     return t->wide == ZL_FLOAT64 ? start : (double)narrow;
 }
 
-// Angles of a tile's positions, each number rounded as other ops would.
+// Computes the angles of a tile's positions; intermediate results are rounded as the separate ops would round
+// them.
 static void fill_angles(const struct turning *t, const struct turning_tile *tile, char *angle) {
     int64_t wide = (int64_t)zl_dtype_size(t->wide);
     double start = start_of(t, tile->batch);
@@ -107,7 +108,7 @@ static void copy_pairs(const struct turning *t, const struct turning_tile *tile,
     }
 }
 
-// Two neighbours of half a word change places where the word is rotated.
+// Exchanges two neighbouring elements of half a word each by rotating the word.
 #define SWAP(word)                                                   \
     for (int64_t j = 0; j < n; j++) {                                \
         word pair;                                                   \
@@ -116,7 +117,7 @@ static void copy_pairs(const struct turning *t, const struct turning_tile *tile,
         memcpy(to + j * (int64_t)sizeof pair, &pair, sizeof pair);   \
     }
 
-// The pairs of a line, the two of each in the other order.
+// Copies a row of pairs with the two elements of each pair exchanged.
 static void swap_pairs(const struct turning *t, const struct turning_tile *tile, char *to, const char *from,
                        int64_t apart) {
     int64_t n = tile->pairs, bytes = n * t->item;
@@ -159,7 +160,8 @@ static void turn_head(const struct turning *t, const struct turning_tile *tile, 
     }
 }
 
-// Which tile a number counts: heads are innermost, as they share the table.
+// Opens tile `number`. Heads are not counted here: they are the innermost loop, because they share the tile's
+// table.
 static void open_tile(const struct turning *t, int64_t number, struct turning_tile *tile) {
     const struct rope *r = &t->rope;
     int64_t tiles = t->blocks * t->chunks, at = number % tiles;
@@ -198,7 +200,7 @@ static void choose_rows(struct turning *t) {
     t->add = rows->op[TILE_ADD][t->dtype][0];
 }
 
-// How far each pair turns for a position.
+// Computes the angle by which each pair turns per position.
 static void fill_turns(const struct turning *t, char *turn) {
     const struct rope *r = &t->rope;
     int64_t half = r->dims / 2;

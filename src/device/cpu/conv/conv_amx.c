@@ -1,8 +1,8 @@
-// conv_amx.c - convolutions of bfloat16 by AMX: 16 neighbours along the last axis, 32 channels of each, are a
-// tile where they lie.
+// conv_amx.c - bf16 convolutions by AMX. An AMX tile is 16 neighbouring positions along the last axis with 32
+// channels each, loaded directly from x.
 //
-// The lines of x that a part sees are copied (conv_window.c); then every tap is a tile at another address,
-// and nothing else is packed. The kernels' outputs are packed as those of products (gemm_amx.c).
+// The rows of x that a part reads are copied with their padding (conv_window.c); then every tap is a tile at
+// another address, and nothing else of x is packed. Kernels are packed as in matrix products (gemm_amx.c).
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/rows/operands.h"
@@ -33,7 +33,7 @@ static int64_t group_bytes(const struct convolution *v) {
     return panels_of(v) * steps_of(v) * TILE;
 }
 
-// Panels are taken by two.
+// Panels are processed two at a time.
 static int64_t pairs_of(const struct convolution *v) {
     return (panels_of(v) + 1) / 2;
 }
@@ -75,8 +75,8 @@ int64_t conv_tile_parts(struct convolution *v) {
 
 #define AMX_TARGET __attribute__((target("amx-tile,amx-bf16")))
 
-// All taps and channels of 32 positions and 32 outputs, or 16 where there is no second panel. Tiles 0 to 3
-// are sums, 4 and 5 positions, 6 and 7 outputs.
+// Sums all taps and channels for 32 positions and 32 outputs, or 16 outputs if there is no second panel. AMX
+// tiles 0 to 3 hold the sums, 4 and 5 the positions, 6 and 7 the outputs.
 AMX_TARGET static void meet(const struct conv_window *w, const char *x, const char *b, const char *right,
                             float *sum) {
     const struct convolution *v = w->v;
@@ -144,7 +144,7 @@ static void run_line(const struct conv_window *w, int64_t line, int64_t spots, i
     }
 }
 
-// What two panels hold is read again from L2, for all positions of the part.
+// Multiplies all positions of the part by one pair of panels, which stays in L2 meanwhile.
 static void run_pair(const struct conv_window *w, int64_t pair) {
     const struct convolution *v = w->v;
     if (is_one_line(v))

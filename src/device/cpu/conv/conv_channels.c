@@ -1,9 +1,9 @@
-// conv_channels.c - convolutions in which each channel has a kernel of its own: elements of x are multiplied
-// by elements of w, channel by channel, and added up over the taps.
+// conv_channels.c - depthwise convolutions: elements of x are multiplied by elements of w, channel by
+// channel, and added up over the taps.
 //
-// Sums of some vectors of channels stay in registers for all taps, and where they see the same ones for some
-// neighbours of the output: each vector of w that is read is used for all of these. 16-bit floats are
-// widened, row by row, and added up in memory.
+// The sums of some vectors of channels stay in registers for all taps. Neighbouring positions that see the
+// same taps are computed together, so that each vector of w is loaded once for all of them. 16-bit floats are
+// widened row by row and added up in memory.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/gemm/product.h"
@@ -120,8 +120,8 @@ static bool are_alike(const struct convolution *v, const struct spot *s) {
            last * a->stride - a->low + (v->kernel[2] - 1) * a->dilation < v->in[2];
 }
 
-// Whether taps come by three, each of which lies as far behind the one before it as neighbours do: then these
-// share elements of x, which are read once.
+// Returns whether the taps come in threes with the same distance in x between consecutive taps as between
+// consecutive positions. Then neighbouring positions share elements of x, which are loaded once.
 static bool are_threes(const struct tap *tap, int64_t taps, int64_t apart) {
     for (int64_t t = 0; taps % 3 == 0 && t < taps; t += 3)
         if (tap[t + 1].x != tap[t].x + apart || tap[t + 2].x != tap[t].x + 2 * apart)

@@ -1,9 +1,10 @@
-// conv_panels.c - convolutions by the micro-kernels of products: patches are packed where they lie in x,
-// never as rows.
+// conv_panels.c - convolutions by the micro-kernels of matrix products: patches are packed directly from x
+// and never stored as rows (implicit GEMM).
 //
-// A panel of the kernels' lines (outputs) meets panels of positions, `cols` elements of the output. Both go
-// along taps and channels, in chunks for L1. Sums lie by outputs, the positions of a panel side by side,
-// until a tile of panels is done. Tiles do not depend on the number of threads, and so do not the results.
+// Panels of kernels, whose rows are outputs, are multiplied by panels of `cols` positions. Both extend along
+// taps and channels, in chunks that fit L1. Sums are kept by output, the positions of a panel side by side,
+// until a tile of panels is done. The division into tiles does not depend on the number of threads, so the
+// results do not either.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/rows/operands.h"
@@ -16,7 +17,7 @@ enum {
     OUTPUTS_EACH = 128,  // and outputs, for which positions are worth being packed
 };
 
-// Of positions.
+// Returns the number of panels of positions.
 static int64_t panels_of(const struct convolution *v) {
     return (v->rows + v->kernels->cols - 1) / v->kernels->cols;
 }
@@ -25,7 +26,7 @@ static int64_t length_of(const struct convolution *v) {
     return v->taps * v->channels;
 }
 
-// Bytes of a panel's line of outputs, all of its taps.
+// Returns the packed bytes of one output: all of its taps and channels.
 static int64_t line_bytes(const struct convolution *v) {
     return round_up(length_of(v), v->kernels->step) * v->item;
 }
@@ -107,7 +108,7 @@ static void read_spots(const struct convolution *v, int64_t row, struct spots *s
     s->in_line = s->count == cols && s->at[0].at[2] + cols <= v->out[2] && v->axis[2].input_dilation == 1;
 }
 
-// Where tap `tap` of a position lies in x; NULL: outside.
+// Returns the address in x of tap `tap` at a position; NULL if it is outside of x.
 static const char *patch(const struct convolution *v, const struct spot *s, const int64_t *tap) {
     const char *x = v->x + s->batch * v->batch_step;
     for (int i = 0; i < CONV_AXES; i++) {
@@ -119,7 +120,8 @@ static const char *patch(const struct convolution *v, const struct spot *s, cons
     return x;
 }
 
-// Bytes [from, from + bytes) of the channels of one tap, for all positions; room: for as many.
+// Packs bytes [from, from + bytes) of the channels at one tap, for all positions. `room` has space for one
+// unpacked copy.
 static void pack_tap(const struct convolution *v, const struct spots *s, const int64_t *tap, int64_t from,
                      int64_t bytes, char *room, char *to) {
     const struct gemm_kernel *u = v->kernels;
@@ -142,7 +144,7 @@ static void pack_tap(const struct convolution *v, const struct spots *s, const i
     cpu_transpose((size_t)unit, to, u->cols * unit, room, bytes, bytes / unit, u->cols);
 }
 
-// A panel of n elements of taps and channels, from element `first` on.
+// Packs n elements of taps and channels, from element `first` on, for one panel of positions.
 static void pack_spots(const struct convolution *v, const struct spots *s, int64_t group, int64_t first,
                        int64_t n, char *room, char *to) {
     const int64_t cols = v->kernels->cols, *kernel = v->kernel, end = first + n;
@@ -165,7 +167,7 @@ struct tile {
     char *spots, *sums, *room;
 };
 
-// All outputs of a tile, over n elements of taps and channels.
+// Multiplies all outputs of a tile over n elements of taps and channels.
 static void multiply(const struct convolution *v, const struct tile *t, int64_t n) {
     const struct gemm_kernel *u = v->kernels;
     const int64_t sum = (int64_t)zl_dtype_size(u->sum);
@@ -179,7 +181,7 @@ static void multiply(const struct convolution *v, const struct tile *t, int64_t 
     }
 }
 
-// Lines of outputs to positions of the result.
+// Transposes the sums of panel p to positions of the result, and converts them to its dtype.
 static void finish(const struct convolution *v, const struct tile *t, int64_t p) {
     const struct gemm_kernel *u = v->kernels;
     const int64_t sum = (int64_t)zl_dtype_size(u->sum), width = v->groups * v->outputs,

@@ -1,9 +1,9 @@
-// conv_positions.c - convolutions by vectors of outputs: elements of x are multiplied where they lie, none is
-// packed.
+// conv_positions.c - convolutions by vectors of outputs, which multiply elements of x in place, without
+// packing.
 //
-// Some positions of the output and a panel of outputs, two vectors or one, are summed in registers over all
-// taps and channels. The lines of x that a part sees are copied with zeros around them (conv_window.c);
-// 16-bit floats are widened then.
+// The sums of some positions and a panel of one or two vectors of outputs stay in registers over all taps and
+// channels. The rows of x that a part reads are copied with zeros around them (conv_window.c); 16-bit floats
+// are widened by that copy.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/gemm/product.h"
@@ -78,7 +78,7 @@ static const struct form *form_here(void) {
     return NULL;
 }
 
-// Taps along the last axis that lie side by side are one run.
+// Returns how many taps along the last axis form one contiguous run of x.
 static int64_t taps_of_run(const struct convolution *v) {
     return v->flip || v->axis[2].dilation > 1 ? 1 : v->kernel[2];
 }
@@ -131,7 +131,7 @@ int64_t conv_spot_parts(struct convolution *v) {
     return conv_window_parts(v, sizeof(float), panels_of(v));
 }
 
-// What a block of positions has summed with a panel, to where it belongs.
+// Stores the sums of a block of positions with one panel in the result.
 static void put(const struct conv_window *w, const float *sum, int64_t sum_row, int64_t spot, int64_t count,
                 int64_t output) {
     const struct convolution *v = w->v;

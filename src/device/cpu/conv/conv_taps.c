@@ -1,10 +1,10 @@
-// conv_taps.c - convolutions of each channel by a kernel that is larger than the result, as gradients of
-// depthwise kernels are.
+// conv_taps.c - depthwise convolutions with kernels larger than the result, such as those that compute the
+// gradients of depthwise kernels.
 //
-// Groups in the batch are channels consecutive where x and w are views of such arrays: both are read as they
-// lie, and what is summed over besides the taps, the batch of the convolution that is differentiated, is the
-// first axis. A part is some lines of taps, whose products are added to all of the result; parts do not
-// depend on the number of threads, and so do not the results.
+// The groups are in the batch axis (in_batch): x and w are views of arrays whose channels are contiguous, and
+// both are read in place. Besides the taps, such a gradient sums over the batch of the forward convolution,
+// which is the first axis here. A part is a range of rows of taps, whose products are added to the whole
+// result. The division into parts does not depend on the number of threads, so the results do not either.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/gemm/product.h"
@@ -44,8 +44,8 @@ bool conv_has_taps(const struct convolution *v) {
 
 // Sums ------------------------------------------------------------------------------------------------------
 
-// Adds products of n taps to the sums of `positions` neighbours. Bytes between: apart, what neighbours see of
-// x; next, what taps see.
+// Products of n taps to be added to the sums of a few neighbouring positions. Distances are in bytes: `apart`
+// in x between neighbouring positions, `next` in x and `w_next` in w between consecutive taps.
 struct run {
     const char *x, *w;
     int64_t n, apart, next, w_next;
@@ -106,7 +106,7 @@ ADD(f64, double)
 ADD_PART(f32, float)
 ADD_PART(f64, double)
 
-// A line of the result, of x and of w. Adds what taps [from, to) mean to elements [o, o + positions).
+// One row each of x, w and the result.
 struct line {
     const char *x, *w;
     char *sum;
@@ -142,7 +142,8 @@ static int64_t end_tap(const struct convolution *v, int64_t o) {
     return room < 0 ? 0 : MIN_OF(room / a->dilation + 1, v->kernel[2]);
 }
 
-// Neighbours together for the taps that all of them see, then each for the others.
+// Adds a row of taps to a row of the result: neighbouring positions together for the taps that all of them
+// see, then each position alone for its other taps.
 static void add_line(const struct taps *t, const struct line *l) {
     const struct convolution *v = t->v;
     for (int64_t o = 0, n; o < v->out[2]; o += n) {
@@ -178,8 +179,8 @@ static void add_parts(const void *context, int64_t part, int64_t end) {
 
 // Running ---------------------------------------------------------------------------------------------------
 
-// k, of which the first axis is the channels and the last the batch: as it lies, or a copy in room with
-// channels consecutive.
+// Sets *out to array k, whose first axis is the channels and whose last is the batch: in place if the
+// channels are contiguous, else a copy in room.
 static bool bring(const struct convolution *v, const struct conv_kernel *k, struct lines *out,
                   struct conv_room *room) {
     const int64_t *lies = k->stride;

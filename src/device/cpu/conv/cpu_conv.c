@@ -1,9 +1,9 @@
-// cpu_conv.c - convolutions: patches of the input, a tile of them at a time, times the kernels as a matrix,
-// or as conv_panels.c or conv_amx.c does it.
+// cpu_conv.c - convolutions as matrix products of patches of the input and the kernels: one tile of patches
+// at a time, or as in conv_panels.c or conv_amx.c.
 //
-// Where each channel has a kernel of its own there is no matrix: rows of channels are multiplied and added
-// (conv_channels.c, or conv_taps.c if the kernels are large), or lines if there is one channel
-// (conv_lines.c). Tiles do not depend on the number of threads, and so do not the results.
+// Depthwise convolutions are no matrix product: rows of channels are multiplied and added (conv_channels.c,
+// or conv_taps.c if the kernels are large), or rows of positions if there is one channel (conv_lines.c). The
+// division into tiles does not depend on the number of threads, so the results do not either.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/gemm/product.h"
@@ -29,7 +29,7 @@ void conv_close_room(struct conv_room *room) {
 
 // Patches ---------------------------------------------------------------------------------------------------
 
-// The part of a patch along the last axis, where neighbours in the kernel are neighbours in x.
+// Copies the part of a patch along the last axis, where neighbouring taps are neighbours in x.
 static void copy_run(const struct convolution *v, char *to, const char *from, int64_t o, int64_t bytes) {
     const struct conv_axis *a = &v->axis[2];
     int64_t first = o * a->stride - a->low, count = v->kernel[2];
@@ -153,7 +153,7 @@ static void set_axes(struct convolution *v, const struct call *c) {
     v->outputs = w->dim[0] / how.groups;
 }
 
-// x, as it is if its channels are neighbours, else a copy in room.
+// Sets x: in place if its channels are contiguous, else a copy in room.
 static bool set_input(struct convolution *v, zl_array x, union scalar *value, struct conv_room *room) {
     int64_t dense[CONV_AXES + 2], *stride = array_stride(x);
     int last = x->ndim - 1;
@@ -266,7 +266,7 @@ static void run(const struct convolution *v, parts_fn *f, int64_t parts) {
     cpu_split(parts, grain < (double)parts ? (int64_t)grain + 1 : parts, f, v);
 }
 
-// Sets up w for the way that suits, and goes it.
+// Chooses an algorithm, prepares the kernels for it and runs it.
 static bool convolve(struct convolution *v, const struct conv_kernel *w, struct conv_room *room) {
     bool by_channel = v->channels == 1 && v->outputs == 1 && v->groups > 1 && v->group_step == v->item &&
                       v->dtype != ZL_COMPLEX64;
@@ -314,7 +314,7 @@ bool conv_run(struct convolution *v, const struct conv_kernel *w) {
     return ok && !atomic_load(&v->failed);
 }
 
-// Into y, row-major.
+// Computes the convolution into y, which is row-major.
 static bool compute(const struct call *c, char *y) {
     zl_array x = c->in[0], out = call_output(c, 0);
     struct convolution v = {.dtype = (zl_dtype)out->dtype, .item = (int64_t)array_item(out), .y = y};

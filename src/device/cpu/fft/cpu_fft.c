@@ -1,8 +1,9 @@
-// cpu_fft.c - Fourier transforms along one axis: lines are gathered, several side by side, transformed, and
-// put in place.
+// cpu_fft.c - Fourier transforms along one axis: rows are gathered, several side by side, transformed and
+// stored.
 //
-// Real lines of even length are complex ones of half that length; where all of their transform is wanted, its
-// second half mirrors the first. Each line is computed by itself, in the same order whatever is next to it.
+// A real row of even length n is transformed as a complex row of length n / 2. If all of its transform is
+// wanted, the second half is the mirrored conjugate of the first. Each row is computed in the same order,
+// whichever rows are next to it.
 
 #include "device/cpu/fft/fft_plan.h"
 #include "device/cpu/rows/operands.h"
@@ -47,7 +48,8 @@ static void run_complex(const struct transform *t, struct fft_lines *l, char *co
 
 // Real to complex -------------------------------------------------------------------------------------------
 
-// The first half + 1 elements, in the spare lists.
+// Transforms a real row as complex numbers, each made of two consecutive elements. The first half + 1
+// elements of the result are left in the spare lists.
 static void transform_pairs(const struct transform *t, struct fft_lines *l, char *const *from) {
     cpu_fft_load(from, l->lanes, 2 * t->step[FROM], t->step[FROM], t->half, l->re, l->im);
     cpu_fft_run(t->kit->plan, l);
@@ -75,14 +77,15 @@ static void negate(float *list, int64_t count) {
         list[i] = -list[i];
 }
 
-// count groups of lanes numbers, the last first; of imaginary parts negated.
+// Copies `count` groups of `lanes` numbers in reverse order, times `sign` (-1 for imaginary parts).
 static void reverse(const float *from, int64_t count, int64_t lanes, float sign, float *to) {
     for (int64_t j = 0; j < count; j++)
         for (int64_t i = 0; i < lanes; i++)
             to[j * lanes + i] = sign * from[(count - 1 - j) * lanes + i];
 }
 
-// What turns the other way is the conjugate.
+// Transforms real rows to whole complex ones. The inverse transform of real numbers is the conjugate of the
+// forward one.
 static void run_whole(const struct transform *t, struct fft_lines *l, char *const *to, char *const *from) {
     if (!t->packed) {
         load_real(t, l, from);
@@ -104,7 +107,7 @@ static void run_whole(const struct transform *t, struct fft_lines *l, char *cons
 
 // Complex to real -------------------------------------------------------------------------------------------
 
-// All n elements of a line from the first n / 2 + 1.
+// Completes all n elements of a row from the first n / 2 + 1.
 static void mirror(const struct transform *t, struct fft_lines *l) {
     size_t bytes = sizeof(float) * (size_t)l->lanes;
     memset(l->im, 0, bytes);
@@ -202,7 +205,8 @@ static void store_ends(const struct fft_line *line, int64_t from, int64_t count,
     cpu_fft_store(&at, 1, line->step, line->apart, count, re, im, scale);
 }
 
-// Elements from..from + n - 1 of a real line's transform, as those that mirror them. At most PIECE.
+// Stores the mirror images (complex conjugates at index N - k) of elements [from, from + n) of a real row's
+// transform. n is at most PIECE.
 static void store_mirrored(const struct long_line *x, int64_t from, int64_t n, const float *re,
                            const float *im) {
     float list[2][PIECE];
@@ -290,7 +294,7 @@ static void run_long_range(const void *context, int64_t at, int64_t end) {
     }
 }
 
-// Threads take lines where there are enough, else parts of one.
+// Divides the rows among the threads if there are enough of them, else lets the threads share each row.
 static void run_long_lines(struct transform *t) {
     if (t->others.size >= pool_threads())
         cpu_split(t->others.size, 1, run_long_range, t);
@@ -298,7 +302,7 @@ static void run_long_lines(struct transform *t) {
         run_long_range(t, 0, t->others.size);
 }
 
-// The axes but the one of the lines; dim: room for a number an axis.
+// Lays out the loop over all axes except the transformed one. `dim` has room for one size per axis.
 static void set_layout(struct transform *t, zl_array out, zl_array x, const char *data, int axis,
                        int64_t *dim) {
     struct layout *l = &t->others;

@@ -1,5 +1,5 @@
-// fft_kit.c - what Fourier transforms of one length need besides their numbers: made once, and kept for the
-// next of that length.
+// fft_kit.c - cached plans and roots of unity for Fourier transforms: made once per length, and kept for the
+// next transform of that length.
 
 #include "device/cpu/fft/fft_plan.h"
 
@@ -55,7 +55,8 @@ static struct fft_kit *find(int64_t n, bool real) {
     return NULL;
 }
 
-// Where a kit of n numbers can be kept, once the oldest that nobody uses made room; NULL: nowhere.
+// Returns an empty slot for a kit of n numbers, after freeing the least recently used kits that nobody uses
+// until it fits; NULL if it cannot.
 static struct fft_kit **make_room(int64_t n) {
     for (;;) {
         struct fft_kit **empty = NULL, **oldest = NULL;

@@ -1,5 +1,5 @@
-// fft_move.c - lines of complex numbers between memory and lists: four at a time where they are neighbours in
-// memory, one by one elsewhere.
+// fft_move.c - moves rows of complex numbers between memory and lists of real and imaginary parts: four rows
+// at a time if they are adjacent in memory, else element by element.
 
 #include "device/cpu/fft/fft_plan.h"
 
@@ -26,7 +26,7 @@ static inline void store(void *to, quad x) {
     *(quad_memory *)to = x;
 }
 
-// Rows of a square become its columns.
+// Transposes a 4 x 4 square.
 static inline void turn(quad *x) {
     quad a = ZIP_LOW(x[0], x[2]), b = ZIP_HIGH(x[0], x[2]), c = ZIP_LOW(x[1], x[3]), d = ZIP_HIGH(x[1], x[3]);
     x[0] = ZIP_LOW(a, c);
@@ -35,7 +35,7 @@ static inline void turn(quad *x) {
     x[3] = ZIP_HIGH(b, d);
 }
 
-// Whether elements of one place follow each other from line to line.
+// Returns whether corresponding elements of consecutive rows are adjacent in memory.
 static bool are_neighbours(char *const *line, int64_t lanes) {
     for (int64_t l = 1; l < lanes; l++)
         if (line[l] - line[l - 1] != PAIR)
@@ -53,7 +53,7 @@ static void load_each(const char *from, int64_t step, int64_t apart, int64_t lan
     }
 }
 
-// Four numbers of each of four lines.
+// Loads four complex numbers of each of four rows.
 static void load_square(char *const *line, int64_t at, int64_t lanes, float *re, float *im) {
     quad x[WIDTH], y[WIDTH];
     for (int k = 0; k < WIDTH; k++) {

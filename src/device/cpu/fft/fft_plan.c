@@ -1,8 +1,9 @@
-// fft_plan.c - Fourier transforms of one length.
+// fft_plan.c - plans of Fourier transforms of one length.
 //
-// Lengths that are products of small primes take one pass for each factor, from one list into another, so
-// that the result is in order (Stockham). Other lengths are a convolution with a chirp, whose transforms have
-// a length that is such a product (Bluestein). Roots of unity are computed in double and rounded once.
+// A length that is a product of small primes takes one pass per factor, from one list into another, which
+// leaves the result in order (Stockham). Any other length is computed as a convolution with a chirp, by
+// transforms of a longer length that is such a product (Bluestein). Roots of unity are computed in f64 and
+// rounded once.
 
 #include <math.h>
 #include <string.h>
@@ -98,7 +99,7 @@ static void swap_lists(struct fft_lines *l) {
     l->spare_re = re, l->spare_im = im;
 }
 
-// Beyond those that have a pass of their own.
+// Returns whether the radix has no pass of its own and takes the general one for primes.
 static bool is_odd_prime(int radix) {
     return radix > 5 && radix != 8;
 }
@@ -261,7 +262,7 @@ static bool make_twiddles(struct fft_plan *plan) {
     return true;
 }
 
-// The least length of at least n that is a power of 2, or 3, 5 or 9 times one.
+// Returns the least length of at least n that is 1, 3, 5 or 9 times a power of 2.
 static int64_t length_for(int64_t n) {
     static const int64_t odd[] = {1, 3, 5, 9};
     int64_t best = INT64_MAX;
@@ -284,7 +285,8 @@ static bool make_chirp(int64_t n, float *to) {
     return true;
 }
 
-// The chirp's conjugate lies around 0, which is the first and the last element.
+// Makes Bluestein's filter: the transform of the conjugate chirp. The chirp is symmetric about index 0, so it
+// occupies both ends of the cyclic array.
 static bool make_filter(struct fft_plan *plan, const float *chirp, float *to) {
     int64_t length = plan->inner->n;
     float *room = memory_alloc(sizeof(float) * 4 * (size_t)length);

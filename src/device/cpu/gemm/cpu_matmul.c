@@ -1,4 +1,5 @@
-// cpu_matmul.c - matrix products: batches and parts of them side by side, each by the best way for its size.
+// cpu_matmul.c - matrix products: divides batches and large products among threads, and chooses the best
+// algorithm for each size.
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/gemm/product.h"
@@ -116,7 +117,7 @@ void cpu_gemm_add(zl_dtype dtype, const struct gemm_added *added, float *sum, in
     }
 }
 
-// What is added to a product that lies in float32, row by row; one of a single column is one row.
+// Adds the third operand to a product in f32, row by row; a single column counts as one row.
 static void add_all(zl_dtype dtype, const struct gemm *g) {
     const struct gemm_added *added = &g->added;
     float *sum = (float *)(void *)g->c;
@@ -127,7 +128,7 @@ static void add_all(zl_dtype dtype, const struct gemm *g) {
             cpu_gemm_add(dtype, added, sum + i * g->c_row, i * added->row, added->col, g->n);
 }
 
-// A vector of 16-bit floats: in float32, then rounded into its place.
+// Multiplies a matrix and a vector of 16-bit floats into f32, then rounds to the result.
 static bool multiply_half(zl_dtype dtype, const struct gemm *g) {
     struct gemm h = *g;
     row_fn *narrow = cpu_level()->rows->cast[dtype][ZL_FLOAT32];
@@ -146,7 +147,7 @@ static bool multiply_half(zl_dtype dtype, const struct gemm *g) {
     return true;
 }
 
-// The part of a product that begins at a row and a column of the result.
+// Returns the m x n part of a product whose result begins at (row, col).
 static struct gemm part_of(int64_t item, const struct gemm *g, int64_t row, int64_t col, int64_t m,
                            int64_t n) {
     struct gemm part = *g;
@@ -160,7 +161,8 @@ static struct gemm part_of(int64_t item, const struct gemm *g, int64_t row, int6
     return part;
 }
 
-// By our own kernels, into elements as those of a and b are.
+// Describes a product for our own kernels. The result has the dtype of the kernel's sums, or is rounded to
+// the operands' 16 bits.
 static struct gemm_work own_work(zl_dtype dtype, const struct gemm *g) {
     const struct gemm_kernel *kernel = gemm_kernel_for_columns(dtype, g->n);
     return (struct gemm_work){
@@ -196,7 +198,7 @@ static bool multiply_part(const struct product *p, struct gemm *g, struct produc
     return true;
 }
 
-// The operands of one product of a batch.
+// Sets the operands of one product of a batch.
 static void set_data(struct gemm *g, const struct walk *w) {
     g->c = w->data[OUT];
     g->a = w->data[A];
@@ -223,14 +225,14 @@ static void multiply_range(const void *context, int64_t from, int64_t to) {
     }
 }
 
-// A product that all threads share.
+// A product that all threads work on.
 struct shared {
     const struct product *p;
     const struct gemm *g;
     int64_t batch;
 };
 
-// A block of it is done. Lines wait for their last columns.
+// Runs the epilogue on a finished block. If the epilogue needs whole rows, it waits for their last columns.
 static void go_on(void *data, int64_t row, int64_t col, int64_t rows, int64_t cols) {
     const struct shared *s = data;
     const struct product *p = s->p;
@@ -272,7 +274,7 @@ static bool multiply_shared(const struct product *p, struct gemm *g, int64_t bat
     return g->c && gemm_multiply(&work);
 }
 
-// One after the other, each by all threads.
+// Computes the batch's products one after the other, each by all threads.
 static bool multiply_whole(struct product *p) {
     struct walk w;
     bool ok = true;
@@ -289,21 +291,21 @@ static double flops_of(const struct gemm *g) {
     return 2.0 * (double)g->m * (double)g->n * (double)g->k;
 }
 
-// All threads share a product, one after the other, where there are few; those of vectors, of which the order
-// of sums depends on it, always.
+// Returns whether all threads share each product, because the batch has few. Matrix-vector products of which
+// the order of sums depends on it always are.
 static bool is_shared(zl_dtype dtype, const struct gemm *g, int64_t batches) {
     int64_t few = flops_of(g) < FLOPS_LARGE ? pool_threads() : 4 * pool_threads();
     gemm_fn *best = cpu_choose_gemm(dtype, g);
     return best == cpu_gemv ? cpu_gemv_is_shared(dtype, g) : best == cpu_own_gemm && batches < few;
 }
 
-// Work that is worth a second thread.
+// Returns the operations that are worth a second thread.
 static double least_of(const struct gemm *g) {
     return is_vector(g) ? FLOPS_OF_VECTOR : FLOPS_LEAST;
 }
 
-// Enough parts for all threads, as square as the result allows, rather wide than high: rows are whole if they
-// can be.
+// Divides a product into enough parts for all threads. Parts are as square as the result allows and rather
+// wide than high; rows stay whole if possible.
 static struct cut cut(const struct gemm *g, int64_t batches) {
     double flops = flops_of(g), most = flops / least_of(g) * 2;
     int64_t threads = flops * (double)batches < least_of(g) ? 1 : pool_threads();

@@ -1,8 +1,8 @@
-// gemm_complex.c - products of complex matrices as products of real ones.
+// gemm_complex.c - complex matrix products as real ones.
 //
-// Rows of a and c are read as rows of twice as many floats. Each row of b becomes two: as it is, which the
-// real parts of a multiply, and times i, which the imaginary parts multiply. That takes as many operations as
-// any way does.
+// Rows of a and c are read as real rows of twice the length. Each row of b becomes two: the row itself, which
+// the real parts of a multiply, and the row times i, which the imaginary parts multiply. The number of
+// operations is that of the direct method.
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/gemm/product.h"
@@ -14,7 +14,7 @@ enum {
     COLUMNS_LEAST = 64,   // are more
 };
 
-// Columns of b, from `first` on, as floats: 2 k rows of 2 n.
+// Writes columns of b, from `first` on, as floats: 2 k rows of 2 n.
 static void double_columns(const struct gemm *g, int64_t first, int64_t n, float *to) {
     cpu_move(COMPLEX, (char *)to, (struct stride2){2 * n * COMPLEX, COMPLEX},
              g->b + first * g->b_col * COMPLEX, (struct stride2){g->b_row * COMPLEX, g->b_col * COMPLEX},
@@ -48,7 +48,7 @@ static bool multiply_rows(const struct gemm *g) {
     return ok;
 }
 
-// A copy of a matrix, contiguous by rows.
+// Returns a row-major contiguous copy of a matrix, which the caller frees.
 static char *copy_rows(const char *from, struct stride2 stride, int64_t rows, int64_t cols) {
     char *to = memory_alloc((size_t)(rows * cols * COMPLEX));
     if (to)

@@ -1,7 +1,7 @@
-// gemm_dots.c - products of a few vectors and a matrix whose lines lie along k, on x86_64: dot products,
-// which read the matrix where it lies. More than SIDE vectors meet a block of lines that stays in L2
-// meanwhile, SIDE at a time, and the next block is fetched. The order of sums depends on neither the number
-// of vectors nor that of threads.
+// gemm_dots.c - products of a few vectors and a matrix whose rows are contiguous along k, on x86_64: dot
+// products that read the matrix in place. More than SIDE vectors are multiplied SIDE at a time by a block of
+// rows that stays in L2, while the next block is prefetched. The order of summation depends on neither the
+// number of vectors nor that of threads.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/gemm/product.h"
@@ -140,7 +140,7 @@ bool cpu_is_dots(zl_dtype dtype, const struct gemm *g) {
            l.count <= (dtype == ZL_BFLOAT16 ? VECTORS_MOST : VECTORS_MOST_PACKED) && way_for(dtype);
 }
 
-// The vectors as float32, `padded` elements each, the last of which are zeros. NULL when memory is out.
+// Returns the vectors as f32, padded with zeros to `padded` elements each. NULL if memory is out.
 static float *read_vectors(zl_dtype dtype, const struct gemm_lines *l, int64_t padded) {
     const int64_t item = (int64_t)zl_dtype_size(dtype);
     row_fn *widen = dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[ZL_FLOAT32][dtype];
@@ -182,7 +182,7 @@ bool cpu_dots_gemm(zl_dtype dtype, const struct gemm *g) {
     return true;
 }
 
-// Groups of lines; the last part has what is left.
+// The rows of the matrix are divided in groups of GEMM_AMX_LINES; the last part also takes the rest.
 struct byte_lines {
     struct gemm_lines all;
     atomic_bool failed;
@@ -199,7 +199,7 @@ static void byte_range(const void *context, int64_t from, int64_t to) {
         atomic_store(&b->failed, true);
 }
 
-// All threads read as many lines: each packs the vectors once.
+// Gives each thread one part of about equal size, because every part packs the vectors again.
 bool gemm_few_bytes(const struct gemm *g, bool *done) {
     struct byte_lines b = {.all = lines_of(g)};
     const struct gemm_lines *l = &b.all;

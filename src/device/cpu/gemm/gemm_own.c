@@ -1,10 +1,10 @@
 // gemm_own.c - our own matrix product: the driver around the micro-kernels.
 //
-// Columns of b are packed once, for all threads, or by each part if they are few; one thread alone packs each
-// panel when it comes to it, some kernels while they multiply. Then parts of the result, blocks of rows, are
-// taken by whoever is free: a block of a is packed for L2, a panel of it at a time is in L1 beside one of b.
-// Along k there are the chains of gemm_order.c, one after the other; sums of a narrower result are kept in
-// float32 meanwhile, and rounded once.
+// Columns of b are packed once for all threads, or by each part if there are few parts. A single thread packs
+// each panel when it comes to it, with some kernels even while they multiply. Then free threads take parts of
+// the result, which are blocks of rows: a block of a is packed for L2, and one panel of it at a time is in L1
+// beside one of b. Along k, the chains of gemm_order.c are computed one after the other; sums of a narrower
+// result are kept in f32 until they are rounded once.
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/gemm/product.h"
@@ -83,7 +83,7 @@ static void set_range(int64_t at, int64_t pieces, int64_t length, int64_t unit, 
     *count = MIN_OF(units * (at + 1) / pieces * unit, length) - *from;
 }
 
-// Returns how many groups panels of b are packed in, along all spans: as many for each thread.
+// Returns the number of groups of panels of b, along all spans: as many for each thread.
 static int64_t groups_of(const struct own *o) {
     const int64_t panels = divide_up(o->columns, o->u->cols);
     int64_t groups = divide_up(panels, PANELS);
@@ -92,7 +92,7 @@ static int64_t groups_of(const struct own *o) {
     return groups;
 }
 
-// Columns [col, col + cols) of what is packed, of a span.
+// Packs columns [col, col + cols) of one span.
 static void pack_columns(const struct own *o, int64_t span, int64_t col, int64_t cols) {
     const struct gemm *g = o->g;
     const int64_t item = o->packing.from_item, at = o->first + col,
@@ -187,13 +187,13 @@ static void call(void (*function)(void)) {
         function();
 }
 
-// Whether the kernel packs a panel of b while it multiplies it with the first rows.
+// Returns whether the kernel packs a panel of b while it multiplies it with the first rows.
 static bool packs_meanwhile(const struct own *o, const struct part *t, int64_t from) {
     return o->late && t->row == 0 && o->u->run_packing && !o->packing.widen && o->g->b_col == 1 &&
            o->order.chains == 1 && t->sum_col == o->sum_item && from + o->u->cols <= t->cols;
 }
 
-// Where columns of b lie that are not packed yet.
+// Returns the address of columns of b that are not packed yet.
 static const char *unpacked_b(const struct own *o, const struct gemm_chain *chain, int64_t col) {
     return o->g->b + (chain->first * o->g->b_row + (o->first + col) * o->g->b_col) * o->packing.from_item;
 }
@@ -207,7 +207,7 @@ static struct gemm_ahead ahead_of(const struct own *o, const struct part *t, con
     return (struct gemm_ahead){packed_b(o, chain, col), o->u->cols * o->u->unit * o->item, 0, NULL};
 }
 
-// One panel of b, times all rows of a part, by a kernel that fetches the next one meanwhile.
+// Multiplies one panel of b with all rows of a part, by a kernel that prefetches the next panel meanwhile.
 static void multiply_panel(const struct own *o, const struct part *t, const struct gemm_chain *chain,
                            int64_t j) {
     const struct gemm_kernel *u = o->u;
@@ -232,7 +232,7 @@ static void multiply_panel(const struct own *o, const struct part *t, const stru
     }
 }
 
-// Columns [from, to) of a part, for one chain of k.
+// Multiplies columns [from, to) of a part, for one chain of k.
 static void multiply_strip(const struct own *o, const struct part *t, const struct gemm_chain *chain,
                            int64_t from, int64_t to) {
     const struct gemm_kernel *u = o->u;
@@ -328,14 +328,14 @@ static bool multiply_rows(const struct own *o, struct part t) {
     return true;
 }
 
-// Whether panels of b are packed one by one, when the first rows come to them: they are in the caches then.
-// Short pieces of rows are better read for several panels at once.
+// Returns whether panels of b are packed one by one, when the first rows reach them: they are in the caches
+// then. Short row segments are better read for several panels at once.
 static bool packs_late(const struct own *o) {
     return o->threads == 1 && o->u->run_ahead && o->order.chains == 1 &&
            (o->u->run_packing || o->g->b_row == 1);
 }
 
-// Its columns of b are packed for this part alone, as if they were all that there is.
+// Multiplies a part for which its columns of b are packed separately, as a product of its own.
 static bool multiply_alone(const struct own *o, struct part t) {
     struct own mine = *o;
     mine.threads = 1;
@@ -362,20 +362,20 @@ static void multiply_part(void *data, int at) {
 
 // Blocks ----------------------------------------------------------------------------------------------------
 
-// Columns of b that are packed at once: half of the last cache.
+// Returns how many columns of b are packed at once: as many as fit half of L3.
 static int64_t columns_at_once(const struct own *o) {
     int64_t fit = cpu_cache_bytes(3) / 2 / (o->k_padded * o->item);
     int64_t blocks = divide_up(o->g->n, MAX_OF(fit, COLUMNS_LEAST));
     return round_up(divide_up(o->g->n, blocks), o->u->cols);
 }
 
-// Rows of a that fit three eighths of L2, packed.
+// Returns how many packed rows of a fit three eighths of L2.
 static int64_t rows_in_cache(const struct own *o) {
     return cpu_cache_bytes(2) * 3 / 8 / (o->order.span / o->order.chains * o->item);
 }
 
-// Parts of rows that fit three eighths of L2, the same number for every thread; fewer rows are cut into
-// columns instead.
+// Divides the result into parts whose rows fit three eighths of L2, the same number for every thread. If
+// there are few rows, the columns are divided instead.
 static void cut_result(struct own *o) {
     int64_t m = o->g->m, fit = rows_in_cache(o);
     bool few = o->threads < THREADS_MANY && o->columns < 2 * m;
@@ -391,9 +391,9 @@ static void cut_result(struct own *o) {
     o->col_parts = MIN_OF(divide_up(o->threads, o->row_parts), divide_up(o->columns, o->u->cols));
 }
 
-// Returns whether each part packs the columns of b that it needs by itself, if threads are few: where no
-// other part needs them, or they about fit L1. Packing them twice then takes less time than to wait for each
-// other and to move cache lines between cores.
+// Returns whether each part packs the columns of b that it needs by itself. It does with few threads if no
+// other part needs them, or if they about fit L1: packing them twice then takes less time than waiting for
+// each other and moving cache lines between cores.
 static bool packs_alone(const struct own *o) {
     if (o->threads == 1 || o->threads >= THREADS_MANY || o->row_parts * o->col_parts > o->threads ||
         pool_inside())
@@ -487,7 +487,7 @@ static bool multiply_columns(struct own *o) {
     return !atomic_load(o->failed);
 }
 
-// Nothing to sum.
+// Computes a product with k = 0: clears the result, unless it is added to.
 static bool clear(const struct gemm_work *w) {
     const struct gemm *g = w->g;
     size_t item = zl_dtype_size(w->out);
@@ -500,7 +500,7 @@ static bool clear(const struct gemm_work *w) {
     return true;
 }
 
-// All but memory; how many columns of b are packed at once.
+// Sets up a product, except for memory. Returns how many columns of b are packed at once.
 static int64_t open_product(struct own *o, const struct gemm_work *w) {
     const struct gemm *g = w->g;
     *o = (struct own){.w = *w, .g = g, .u = w->kernel};
@@ -553,7 +553,7 @@ bool gemm_multiply(const struct gemm_work *w) {
 
 // Factors that are packed before ----------------------------------------------------------------------------
 
-// On this thread, in one piece.
+// Sets up packing of a whole factor, on this thread.
 static void open_packed(struct own *o, const struct gemm_work *w) {
     open_product(o, w);
     o->threads = 1;

@@ -1,9 +1,9 @@
-// gemm_sve.c - micro-kernels of aarch64 with SVE, for vectors of 32 and 64 bytes: shorter ones are what
-// gemm_neon.c has.
+// gemm_sve.c - micro-kernels for aarch64 with SVE vectors of 32 and 64 bytes; shorter vectors are left to
+// gemm_neon.c.
 //
-// As there, 24 vectors of sums are in z8..z31, of 8 rows and three vectors of columns, and loads alternate
-// with what uses them. One read of a fills all parts of a vector, so lanes and squares are those of a vector
-// of 16 bytes.
+// As there, 24 vectors of sums are in z8..z31, for 8 rows and three vectors of columns, and loads alternate
+// with the instructions that use them. A load of a repeats its 16 bytes in all parts of a vector, so lanes
+// and squares are numbered as in a vector of 16 bytes.
 
 #include "device/cpu/gemm/gemm.h"
 
@@ -48,7 +48,7 @@
     LOAD_A(1, 48) "add %[a], %[a], #32\naddvl %[b], %[b], #3\n"
 #define WORD_START LOAD_A(0, 0) LOAD_A(1, 16) LOAD_B(2, 0) LOAD_B(3, 1) LOAD_B(4, 2)
 
-// The same of 8 doubles, in four vectors.
+// The same for f64: a step has 8 rows of a, in four vectors.
 #define FMLA_DOUBLE(c, b, a, lane) "fmla z" #c ".d, z" #b ".d, z" #a ".d[" #lane "]\n"
 #define DOUBLE_COLUMN(b, c0, c1, c2, c3, c4, c5, c6, c7, w, x, y)                                           \
     FMLA_DOUBLE(c0, b, 0, 0)                                                                                \

@@ -1,5 +1,5 @@
-// gemm_thin.c - products of which one side is a few vectors long: the other matrix is read once, where it
-// lies, as packing it would take longer than multiplying. Sums have the order of gemm_order.c.
+// gemm_thin.c - products of a matrix and a few vectors. The matrix is read once and in place, because packing
+// it would take longer than multiplying. The order of summation is that of gemm_order.c.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/gemm/product.h"
@@ -17,12 +17,12 @@ enum {
     VECTOR = 16,     // bytes
 };
 
-// Where a kernel takes lines along vectors, which are packed as panels: at least and at most so many, as more
-// columns of a result are better packed once for all threads (gemm_own.c); and elements that are packed at
-// once.
+// Limits of the kernel that computes along rows of the matrix, with the vectors packed as panels: the fewest
+// vectors, the most if they are rows of the result, and the most if they are columns, of which more are
+// better packed once for all threads (gemm_own.c). PANELED_K elements of k are packed at once.
 enum { PANELED_LEAST = 7, PANELED_ROWS = 48, PANELED_COLUMNS = 32, PANELED_K = 4096 };
 
-// Where it takes lines across them: at most so many vectors, and so many lines at a time.
+// Limits of the kernel that computes across rows of the matrix: the most vectors, and the rows at a time.
 enum { ACROSS_MOST = 24, ACROSS_LINES = 16, ACROSS_LINES_LEAST = 4 };
 
 // More than THIN_MOST vectors are worth it with as many elements, or lines at a time. With fewer than
@@ -95,14 +95,15 @@ static int64_t across_most(int64_t lines, bool more) {
     return more && lines >= MORE_LINES ? ACROSS_MOST : THIN_MOST;
 }
 
-// At most a fifth of what it does is for vectors that are not there.
+// Returns whether a kernel reads rows across the vectors: vectors are padded to a multiple of GEMM_ACROSS,
+// and at most a fifth of the work may be padding.
 static bool is_across(zl_dtype dtype, const struct thin *t) {
     const int64_t padded = round_up(t->count, GEMM_ACROSS);
     return t->line == 1 && t->order.chains == 1 && gemm_kernel_for(dtype)->across &&
            5 * t->count > 4 * padded;
 }
 
-// What larger matrices need not be asked more about.
+// Quickly rules out matrices that are too large to be thin.
 static bool may_be_thin(zl_dtype dtype, const struct gemm *g) {
     return (dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64) && MIN_OF(g->m, g->n) <= PANELED_ROWS;
 }

@@ -1,9 +1,10 @@
-// gemm_vector.c - matrix times vector: the matrix is read once, along its lines, whichever way they lie.
+// gemm_vector.c - matrix-vector products. The matrix is read once, along its contiguous axis, whichever that
+// is.
 //
-// Sums have the order of gemm_order.c. Lines along the vector are read in streams, each through memory
-// without a gap: at one of 4096 floats a Neoverse-V1 reads 35 GB/s so, and 25 if neighbouring lines are read
-// side by side. Lines across it are read in their order, and fetched ahead. f16 and bf16 are widened as they
-// are read. Lines whose elements are not contiguous are gathered first.
+// The order of summation is that of gemm_order.c. Rows along the vector are read in several streams, each of
+// them sequential in memory: one Neoverse-V1 reads rows of 4096 floats at 35 GB/s this way, and at 25 GB/s if
+// neighbouring rows are read side by side. Rows across the vector are read in order and prefetched. f16 and
+// bf16 are widened as they are read. If no axis is contiguous, rows are gathered first.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/gemm/product.h"
@@ -164,7 +165,7 @@ static const struct reader *reader_for(zl_dtype dtype) {
     return NULL;
 }
 
-// y[i] = sum of a[i, p] * x[p]. Strides in bytes.
+// y[i] = sum of a[i, p] * x[p]. Strides are in bytes.
 struct gemv {
     int64_t rows, k;
     const char *a;
@@ -184,7 +185,7 @@ struct gemv {
     int64_t x_item; // bytes of an element of x
 };
 
-// n results from `row` on, where they belong.
+// Stores n results from `row` on.
 static void put(const struct gemv *v, int64_t row, const char *from, int64_t n) {
     cpu_move((size_t)v->wide, v->y + row * v->y_stride, (struct stride2){0, v->y_stride}, from,
              (struct stride2){0, v->wide}, 1, n);
@@ -223,7 +224,7 @@ static row_fn *add_row(const struct gemv *v) {
     return cpu_level()->rows->op[TILE_ADD][v->wide == 8 ? ZL_FLOAT64 : ZL_FLOAT32][0];
 }
 
-// Results that are summed at once: fewer where all threads would not have a group each.
+// Returns how many results are summed at once: fewer if all threads would not get a group each.
 static int64_t strip_of(const struct gemv *v) {
     if (v->group == 1)
         return MIN_OF((v->streams ? PIECE : STRIP) / v->wide, v->rows);
@@ -250,7 +251,8 @@ static bool multiply_across(const struct gemv *v) {
     return true;
 }
 
-// Gathered, and widened if there is no reader of their dtype: some lines at a time.
+// Multiplies rows that must be gathered first, and widened if there is no reader of their dtype, some at a
+// time.
 static bool multiply_gathered(const struct gemv *v) {
     int64_t line = v->k * (v->widen ? v->wide + v->item : v->item), lines = MAX_OF(GATHER / line, 1);
     char *wide = cpu_scratch(SCRATCH_LINES, (size_t)(lines * line)),
@@ -298,7 +300,7 @@ static const char *read_vector(const struct gemv *v, zl_dtype dtype, const char 
     return wide;
 }
 
-// Chooses how lines are read.
+// Chooses how the matrix is read.
 static void choose_reader(struct gemv *v, zl_dtype dtype) {
     const bool across = v->col != v->item && v->row == v->item, chained = v->order.chains > 1;
     v->read = reader_for(dtype);

@@ -1,7 +1,7 @@
-// cpu_along.c - take_along_axis and put_along_axis: elements by indices of their own.
+// cpu_along.c - take_along_axis and put_along_axis.
 //
-// The shape of the indices is walked row by row. Of the array that is indexed, the axis has no stride: what
-// an index says comes on top.
+// The shape of the indices is walked row by row. The indexed axis of the array has stride 0 in this walk;
+// each index is added as an offset.
 
 #include "device/cpu/index/index.h"
 #include "device/cpu/rows/operands.h"
@@ -33,7 +33,7 @@ static void take_row(const struct along *a, char *array, char *other, int64_t *i
             a->gather(other + i * x->stride[OTHER], array, index + i, 1);
 }
 
-// Indices out of range are left out.
+// Writes a row. Elements with an index out of range are skipped.
 static void put_row(const struct along *a, char *array, char *other, int64_t *index, int64_t n) {
     const struct layout_axis *x = &a->layout.axis[a->layout.axes - 1];
     for (int64_t i = 0; i < n; i++) {
@@ -81,7 +81,7 @@ static void plan(struct along *a, zl_array array, const char *data, zl_array ind
     add_operand(&a->layout, indices, array, data, stride);
 }
 
-// Rows are the last axis; one element is a row too.
+// Makes the last axis the row that one step handles. If there is no axis, the single element is a row.
 static void plan_rows(struct layout *l) {
     if (l->axes == 0)
         l->axis[l->axes++] = (struct layout_axis){.dim = 1};
@@ -90,7 +90,7 @@ static void plan_rows(struct layout *l) {
         l->axis[j].step = 1;
 }
 
-// Whether indices and other elements are contiguous in a row.
+// Returns whether the indices of a row, and the elements of the other operand, are contiguous.
 static bool is_dense(const struct along *a) {
     const struct layout_axis *x = &a->layout.axis[a->layout.axes - 1];
     return x->stride[INDEX] == a->layout.item[INDEX] && x->stride[OTHER] == a->layout.item[OTHER];
@@ -106,7 +106,7 @@ static void take_rows(const struct layout *l, struct walk *w, int64_t tiles, con
     }
 }
 
-// One long row is cut in pieces, for the threads.
+// Splits a single long row into pieces, so that threads can share it.
 static void cut_row(struct layout *l) {
     enum { PIECE = 16384 };
     int64_t whole = l->axis[0].dim / PIECE;

@@ -1,4 +1,4 @@
-// elements.c - single elements, block by block, read from places or put there: slices of one element.
+// elements.c - gathers and scatters slices of one element, block by block.
 
 #include "device/cpu/index/index.h"
 #include "device/cpu/rows/element_ops.h"

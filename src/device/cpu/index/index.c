@@ -20,8 +20,8 @@ struct taking {
     take_fn *direct;         // the same, of indices as they are; NULL: they must be read first
 };
 
-// Slices [from, to) of one outer position, whose result begins at out. Those out of range take the nearest:
-// no memory but x's is read.
+// Copies slices [from, to) of one outer position; the result of slice 0 begins at out. Indices out of range
+// are clamped, so that no memory outside x is read.
 static void take_row(const struct taking *t, char *out, const char *x, int64_t from, int64_t to) {
     int64_t at[INDICES_BLOCK];
     if (t->direct) {
@@ -93,7 +93,7 @@ bool cpu_take(const struct call *c) {
 
 // Places ----------------------------------------------------------------------------------------------------
 
-// An axis that is indexed.
+// An indexed axis, and its indices.
 struct place {
     struct indices indices;
     struct indices_axis axis;
@@ -178,8 +178,8 @@ bool cpu_gather(const struct call *c) {
 
 // Scatter ---------------------------------------------------------------------------------------------------
 
-// Updates are applied in order, so that the result does not depend on the threads: each of these has the
-// updates of a range of positions along the first axis that is indexed, and passes over the others.
+// Updates are applied in order, so that the result does not depend on the number of threads. Each part owns a
+// range of positions along the first indexed axis, goes through all updates, and skips those of other parts.
 struct scattering {
     char *out;
     int64_t count; // of updates
@@ -191,7 +191,8 @@ struct scattering {
 
 enum { LEFT_OUT = -1, SPLIT_LEAST = 64 }; // bytes of a slice, from which passing over others' costs little
 
-// Adds to offsets, or leaves updates out that are not at positions [low, high] along this axis.
+// Adds this axis's share to the offsets of n updates, and marks those as left out whose position is not in
+// [low, high].
 static void add_within(const struct place *p, int64_t low, int64_t high, int64_t from, int64_t n,
                        int64_t *offset) {
     int64_t index[INDICES_BLOCK];
@@ -211,7 +212,8 @@ static void find_places(const struct places *p, int64_t low, int64_t high, int64
         add_within(&p->place[k], k ? 0 : low, k ? p->place[k].axis.last : high, from, n, offset);
 }
 
-// A block of updates, the first of which is at w; more come after it.
+// Applies a block of n updates, the first of which is at w. `more`: another block follows, so w is advanced
+// past the last update too.
 static void apply(const struct scattering *s, struct walk *w, const int64_t *offset, int64_t n, bool more) {
     const bool is_element = s->slice.layout.size == 1;
     if (is_element && s->updates.axes <= 1) {
@@ -229,7 +231,7 @@ static void apply(const struct scattering *s, struct walk *w, const int64_t *off
     }
 }
 
-// Updates at positions [low, end) along the first axis.
+// Applies the updates at positions [low, end) along the first indexed axis.
 static void scatter_part(const void *context, int64_t low, int64_t end) {
     const struct scattering *s = context;
     int64_t offset[INDICES_BLOCK];

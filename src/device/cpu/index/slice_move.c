@@ -10,7 +10,7 @@ row_fn *cpu_update_row(int update, zl_dtype dtype) {
     return update == UPDATE_SET ? NULL : cpu_level()->rows->op[op_update_row((enum update)update)][dtype][0];
 }
 
-// Two axes at least: rectangles of the last two are what is moved at once.
+// Pads the slice to at least two axes, because the last two are moved as one rectangle.
 static void add_axes(struct layout *l, int64_t item) {
     for (; l->axes < 2; l->axes++) {
         if (l->axes)

@@ -1,7 +1,8 @@
-// blocked.c - factors and inverses of matrices by halves: most of the work becomes products.
+// blocked.c - factorisations and inverses of matrices by recursive halving, which turns most of the work into
+// matrix products.
 //
-// Matrices are column-major, of float32 or float64. Small ones are LAPACK's; products are ours, which are
-// quicker than those of the library that LAPACK is in, and run side by side on the threads of the pool.
+// Matrices are column-major, of f32 or f64. Small ones are left to LAPACK. Products are ours, which are
+// faster than those of the usual LAPACK libraries and run on the threads of the pool.
 
 #include "device/cpu/gemm/product.h"
 #include "device/cpu/linalg/linalg.h"
@@ -32,14 +33,15 @@ static char *at(const struct factor *f, char *a, int lead, int row, int col) {
     return a + ((int64_t)col * lead + row) * f->item;
 }
 
-// Half of n, at an edge of the matrices that LAPACK takes.
+// Returns about half of n, rounded to a multiple of the block size that LAPACK is given.
 static int half_of(int n, int unit) {
     return (n / 2 + unit - 1) / unit * unit;
 }
 
 // Products --------------------------------------------------------------------------------------------------
 
-// A part of a matrix: elements between its rows and between its columns, one of which is 1.
+// A part of a matrix, with the distances between its rows and between its columns in elements, one of which
+// is 1.
 struct block {
     char *data;
     int64_t row, col;
@@ -57,8 +59,8 @@ static void note_failure(const struct factor *f) {
     atomic_store(&((struct factor *)(uintptr_t)f)->info, CPU_FACTOR_NO_MEMORY);
 }
 
-// c (m x n) = a (m x k) times b (k x n), added if so; columns of c are dense. Column-major is row-major
-// transposed: the product of the transposed matrices in reverse order.
+// Computes c = a b, or c += a b if `add`, where c is m x n and a is m x k. The columns of c are contiguous.
+// gemm is row-major, so it is given the transposed product: the factors exchanged, each transposed.
 static void multiply(const struct factor *f, int64_t m, int64_t n, int64_t k, struct block a, struct block b,
                      struct block c, bool add) {
     struct gemm g = {.m = n,
@@ -82,7 +84,7 @@ static void negate(const struct factor *f, const char *from, char *to, int64_t c
     cpu_call_row(cpu_level()->rows->op[TILE_NEG][f->dtype][0], to, from, NULL, NULL, count);
 }
 
-// c -= a times b, on this thread.
+// Computes c -= a b on this thread.
 static void subtract(const struct factor *f, int64_t m, int64_t n, int64_t k, struct block a, struct block b,
                      struct block c) {
     char *minus = cpu_scratch(SCRATCH_WORK, (size_t)(n * k * f->item));
@@ -97,7 +99,7 @@ static void subtract(const struct factor *f, int64_t m, int64_t n, int64_t k, st
     multiply(f, m, n, k, a, negative, c, true);
 }
 
-// Pieces that are worth a thread when each takes so many multiplications.
+// Returns how many pieces are worth a thread when each takes `each` multiplications.
 static int64_t grain_of(double each) {
     return 1 + (int64_t)(FLOPS_LEAST / (2 * each + 1));
 }
@@ -178,7 +180,7 @@ static const void *one_of(const struct factor *f) {
     return f->dtype == ZL_FLOAT64 ? (const void *)&one_twice : &one;
 }
 
-// x (n x cols) = l^-1 x, where l is lower with ones on its diagonal.
+// Computes x = l^-1 x, where x is n x cols and l lower triangular with a unit diagonal.
 static void solve_left(const struct factor *f, int n, int cols, char *l, char *x, int lead) {
     if (n <= TRIANGLE) {
         FUNCTION(trsm_fn, trsm, f, FACTOR_TRSM);
@@ -192,7 +194,7 @@ static void solve_left(const struct factor *f, int n, int cols, char *l, char *x
     solve_left(f, n2, cols, at(f, l, lead, n1, n1), at(f, x, lead, n1, 0), lead);
 }
 
-// x (rows x n) = x l^-1, of the same kind of l.
+// Computes x = x l^-1, where x is rows x n and l lower triangular with a unit diagonal.
 static void solve_right(const struct factor *f, int rows, int n, char *l, int l_lead, char *x, int lead) {
     if (n <= TRIANGLE) {
         FUNCTION(trsm_fn, trsm, f, FACTOR_TRSM);
@@ -206,7 +208,7 @@ static void solve_right(const struct factor *f, int rows, int n, char *l, int l_
     solve_right(f, rows, n1, l, l_lead, x, lead);
 }
 
-// x (rows x n) = x l^-T, where l is lower.
+// Computes x = x l^-T, where x is rows x n and l lower triangular.
 static void solve_right_turned(const struct factor *f, int rows, int n, char *l, char *x, int lead) {
     if (n <= TRIANGLE) {
         FUNCTION(trsm_fn, trsm, f, FACTOR_TRSM);
@@ -222,7 +224,7 @@ static void solve_right_turned(const struct factor *f, int rows, int n, char *l,
 
 // Cholesky --------------------------------------------------------------------------------------------------
 
-// What the factor of the first n1 columns means for the rest.
+// The factored first n1 columns, by which the remaining n - n1 are updated.
 struct pillar {
     const struct factor *f;
     int n, n1, lead;
@@ -235,7 +237,7 @@ static void solve_pillar(const void *context, int64_t from, int64_t to) {
                        p->lead);
 }
 
-// Strips of columns, from the diagonal down.
+// Updates strips of the remaining columns, from the diagonal down.
 static void apply_pillar(const void *context, int64_t from, int64_t to) {
     const struct pillar *p = context;
     for (; from < to; from++) {
@@ -264,7 +266,7 @@ int cpu_blocked_cholesky(const struct factor *f, int n, char *a, int lead) {
 
 // LU --------------------------------------------------------------------------------------------------------
 
-// What a panel of n1 columns means for the columns behind it.
+// A factored panel of n1 columns, by which the columns to its right are updated.
 struct panel {
     const struct factor *f;
     int m, n1, lead;
@@ -315,7 +317,7 @@ static void solve_rows(const void *context, int64_t from, int64_t to) {
     solve_right(r->f, (int)(to - from), n, r->l, n, at(r->f, r->x, n, (int)from, 0), n);
 }
 
-// The upper triangle of a, with zeros below it.
+// Copies the upper triangle of a, with zeros below it.
 static void copy_upper(const struct factor *f, char *a, char *x) {
     for (int j = 0; j < f->n; j++) {
         size_t above = (size_t)(j + 1) * (size_t)f->item;

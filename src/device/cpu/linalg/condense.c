@@ -1,5 +1,5 @@
-// condense.c - matrices to tridiagonal, bidiagonal and Hessenberg ones, which have the same eigenvalues or
-// singular values.
+// condense.c - reduces matrices to tridiagonal, bidiagonal or Hessenberg form, which has the same eigenvalues
+// or singular values.
 
 #include "device/cpu/linalg/linalg.h"
 

@@ -2,7 +2,7 @@
 
 #include "device/cpu/linalg/linalg.h"
 
-// LAPACK in the Fortran convention: everything by address, lengths of texts behind.
+// LAPACK's Fortran calling convention: every argument by address, and the lengths of strings at the end.
 typedef void geqrf_fn(const int *m, const int *n, void *a, const int *lda, void *tau, void *work,
                       const int *lwork, int *info);
 typedef void orgqr_fn(const int *m, const int *n, const int *k, void *a, const int *lda, const void *tau,
@@ -15,7 +15,8 @@ static const int ask = -1; // a work area of this size asks how large it should 
     type *name;                        \
     *(void **)&name = (f)->function[which]
 
-// Of a row-major n x n matrix: nothing above the diagonal, or below it if upper.
+// Clears the triangle of a row-major n x n matrix that does not belong to the factor: above the diagonal, or
+// below it if `upper`.
 static void clear_other_triangle(const struct factor *f, char *a, bool upper) {
     for (int64_t i = 0; i < f->n; i++) {
         int64_t from = upper ? 0 : i + 1, count = upper ? i : f->n - i - 1;
@@ -68,7 +69,7 @@ static int invert_triangle(const struct factor *f, int64_t at, char *room) {
     return info;
 }
 
-// Behind the matrix: its inverse, the work area, then the pivots.
+// Inverts one matrix. The room after it holds its inverse, the work area and the pivots.
 static int invert_square(const struct factor *f, int64_t at, char *room) {
     char *inverse = room + matrix_bytes(f), *beside = inverse + matrix_bytes(f);
     int info = cpu_blocked_inverse(f, room, inverse, beside, (int *)(void *)(beside + beside_bytes(f)));
@@ -90,7 +91,7 @@ bool cpu_inverse(const struct call *c) {
 
 // LU --------------------------------------------------------------------------------------------------------
 
-// Pivots as LAPACK counts them, from 1, to swaps, and for each row where it went.
+// Converts LAPACK's pivots, which count from 1, to swaps, and to the final position of each row.
 static void note_rows(const struct factor *f, const int *pivot, uint32_t *swaps, uint32_t *rows,
                       uint32_t *order) {
     for (int i = 0; i < f->m; i++)

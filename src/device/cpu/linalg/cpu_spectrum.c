@@ -1,6 +1,6 @@
 // cpu_spectrum.c - singular values, eigenvalues and their vectors by LAPACK.
 //
-// The functions for complex numbers have one work area more, of real numbers, than those for real ones.
+// LAPACK's complex functions take one more work area than the real ones, of real numbers.
 
 #include "device/cpu/linalg/linalg.h"
 
@@ -37,7 +37,7 @@ static size_t real_size(const struct factor *f) {
     return f->dtype == ZL_FLOAT64 ? 8 : 4;
 }
 
-// A part of room behind what is used; NULL when it is the size alone that is asked for, and room is NULL.
+// Takes a part of room after the used bytes. NULL if room is NULL: then only the size is counted.
 static void *take(char *room, size_t *used, size_t bytes) {
     char *part = room ? room + *used : NULL;
     *used += cpu_factor_aligned(bytes);
@@ -66,7 +66,7 @@ static bool wants_vectors(const struct factor *f) {
     return f->c->outputs > 1;
 }
 
-// Where everything lies behind the matrix; how many bytes it takes.
+// Assigns the work arrays their places from room on (NULL: nowhere). Returns the bytes that they take.
 static size_t svd_place(const struct factor *f, char *room, struct svd_areas *a) {
     size_t m = (size_t)f->m, n = (size_t)f->n, k = MIN_OF(m, n), item = (size_t)f->item;
     size_t used = 0;
@@ -226,8 +226,8 @@ static float number_at(const struct factor *f, const char *list, int64_t i) {
                                   : ((const float *)(const void *)list)[i];
 }
 
-// Vectors of real matrices: where values come in pairs, two columns are the real and the imaginary part of
-// one vector, and the other is its conjugate.
+// Converts the eigenvectors of a real matrix to complex. For a conjugate pair of eigenvalues, LAPACK returns
+// the real and the imaginary part of one vector in two columns; the other vector is its conjugate.
 static void join_vectors(const struct factor *f, const struct eig_areas *a, float *out) {
     int64_t n = f->n;
     for (int64_t j = 0; j < n; j++) {

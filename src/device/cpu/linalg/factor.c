@@ -1,4 +1,4 @@
-// factor.c - factorisations, matrix by matrix: LAPACK works on copies that are column-major.
+// factor.c - runs factorisations matrix by matrix, on column-major copies for LAPACK.
 
 #include "device/cpu/gemm/product.h"
 #include "device/cpu/linalg/linalg.h"
@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-// The functions of a list of names.
+// Looks up the LAPACK functions of a list of names, with the prefix of the dtype.
 static bool find(struct factor *f, const char *names) {
     char letter = f->dtype == ZL_FLOAT64 ? 'd' : f->dtype == ZL_COMPLEX64 ? 'c' : 's', symbol[16];
     for (size_t i = 0; *names; i++) {
@@ -40,7 +40,8 @@ bool cpu_factor_open(struct factor *f, const struct call *c, const char *functio
     return find(f, functions);
 }
 
-// A number times zero is zero unless it is not finite; vectors of them are added up side by side.
+// Returns whether all numbers are finite. A number times zero is zero only if it is finite, so the sum of
+// these products is zero only if all are.
 #define ALL_FINITE(name, type)                                          \
     static bool name(const char *data, int64_t count) {                 \
         typedef type lanes __attribute__((vector_size(64)));            \

@@ -1,4 +1,4 @@
-// lapack.c - the LAPACK library of the system, opened at run time.
+// lapack.c - opens the system's LAPACK library at run time.
 
 #include "device/cpu/gemm/product.h"
 #include "device/cpu/linalg/linalg.h"

@@ -1,4 +1,5 @@
-// argreduce_find.c - elements compared one by one, and the first of many that equals one.
+// argreduce_find.c - compares elements for argmin and argmax, and finds the first of many that equals a given
+// one.
 
 #include "device/cpu/order/argreduce.h"
 #include "device/cpu/rows/element_ops.h"
@@ -11,7 +12,7 @@ static inline bool any_lane(words mask) {
     return (mask[0] | mask[1]) != 0;
 }
 
-// The first lane of a group that a mask has, without a branch that nothing predicts.
+// Returns the first set lane of a group's masks, without a branch, which could not be predicted.
 #define FIRST_LANE(name, type)                                                         \
     static inline int64_t first_##name(words w, words x, words y, words z) {           \
         typedef type vec __attribute__((vector_size(VECTOR)));                         \
@@ -34,7 +35,8 @@ FIRST_LANE(2, uint16_t)
 FIRST_LANE(4, uint32_t)
 FIRST_LANE(8, uint64_t)
 
-// EQUAL(v) of a vector, or of an element, and IS_NAN(element); `sought` is an element, of so many bytes.
+// Returns the index of the first element that equals `value`, or is NaN if `value` is NaN; n if there is
+// none. EQUAL(v) compares a vector or an element with `sought`; `bytes` is the size of an element.
 #define FIND(name, type, bytes, EQUAL, IS_NAN)                                                        \
     static int64_t find_##name(const char *from, int64_t n, const char *value) {                      \
         typedef type vec __attribute__((vector_size(VECTOR)));                                        \

@@ -1,7 +1,7 @@
-// cpu_argreduce.c - where the smallest and the largest elements are.
+// cpu_argreduce.c - argmin and argmax.
 //
-// Blocks are reduced to their extremes; the best of these is looked for in its block at the end. The first of
-// equal elements counts, and the first NaN before all others.
+// Each block is reduced to its extreme; in the end, the best extreme is searched for in its block. The first
+// of equal elements counts, and the first NaN comes before all others.
 
 #include "device/cpu/order/argreduce.h"
 #include "device/cpu/rows/operands.h"
@@ -45,7 +45,8 @@ static bool is_better(const struct search *s, const char *value, bool is_nan, co
            (is_nan || (s->is_max ? s->by.less(best->value, value) : s->by.less(value, best->value)));
 }
 
-// Whether n elements consecutive have a better one, which becomes the best; where it is remains to be found.
+// Returns whether any of n contiguous elements is better than *best, and then updates its value; the caller
+// has still to find its index.
 static bool has_better(const struct search *s, const char *from, int64_t n, struct found *best) {
     _Alignas(8) char value[ITEM_MOST];
     cpu_call_row(s->extreme, value, from, NULL, NULL, n);
@@ -58,7 +59,7 @@ static bool has_better(const struct search *s, const char *from, int64_t n, stru
     return true;
 }
 
-// Where the best is among n elements that have it.
+// Returns the index of the best value among n elements that contain it.
 static int64_t find(const struct search *s, const char *from, int64_t n, const struct found *best) {
     _Alignas(8) char value[ITEM_MOST];
     if (s->narrow)
@@ -67,7 +68,7 @@ static int64_t find(const struct search *s, const char *from, int64_t n, const s
     return at < n ? at : 0;
 }
 
-// n elements of the axis consecutive: where they are, or brought to room.
+// Returns n consecutive elements of the axis as a contiguous array: in place, or copied to room.
 static const char *read_block(const struct search *s, const char *from, int64_t n, char *room) {
     if (s->stride == s->item)
         return from;
@@ -75,7 +76,7 @@ static const char *read_block(const struct search *s, const char *from, int64_t 
     return room;
 }
 
-// Positions [at, end) of the axis, whose first element is at base.
+// Searches positions [at, end) of the axis, whose first element is at base.
 static struct found look_along(const struct search *s, const char *base, int64_t at, int64_t end) {
     struct found best = {.any = false, .at = at};
     _Alignas(64) char room[BLOCK * ITEM_MOST];
@@ -129,7 +130,7 @@ static void search_once(struct search *s) {
 
 enum { LANES = 64, COLUMNS_LEAST = 16 };
 
-// Any strides: over tiles that are gathered across the axis.
+// Searches several rows of any strides at once, by way of tiles into which they are gathered.
 static void look_across(const struct search *s, const struct walk *w, int64_t lanes, int64_t lane_stride) {
     struct found best[LANES];
     _Alignas(64) char tile[TILE];

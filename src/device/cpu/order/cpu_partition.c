@@ -1,6 +1,6 @@
-// cpu_partition.c - partition and argpartition: the kth key (sort.h) of a line is found by its digits, from
-// the first on, or by sorting keys of short lines side by side; then elements are put before it, with it and
-// behind it.
+// cpu_partition.c - partition and argpartition. The kth key (sort.h) of a row is found by radix selection, or
+// by sorting the keys if rows are short. The elements are then stored as those before it, those equal to it,
+// and those after it.
 
 #include "device/cpu/order/sort.h"
 #include "device/cpu/rows/operands.h"
@@ -14,7 +14,7 @@ enum {
     MANY = 4096, // keys
 };
 
-// What is found: the kth key, how many are less, and how many equal.
+// The result of the search: the kth key, how many keys are less than it, and how many equal it.
 struct pivot {
     uint64_t key;
     int64_t less, equal;
@@ -27,7 +27,8 @@ typedef void write_fn(const void *keys, int64_t n, const struct pivot *p, const 
 
 // Finding ---------------------------------------------------------------------------------------------------
 
-// Of the keys that may be it, those stay whose next digit is the kth one's; room holds them.
+// Finds the kth key by radix selection: counts the next digit of all candidates, and keeps those whose digit
+// is that of the kth key. `room` has space for all keys.
 #define FIND(type)                                                                                    \
     /* Keys in order, step apart. */                                                                  \
     static void find_sorted_##type(const void *keys, int64_t step, int64_t n, int64_t kth,            \
@@ -97,8 +98,9 @@ FIND(uint64_t)
 
 // Writing ---------------------------------------------------------------------------------------------------
 
-// Element i goes behind those of its group that came before it; what lies outside of the window is left out,
-// by writing it to where it does not matter. Where few are wanted, keys of other groups are passed over.
+// Writes the elements in three groups: keys less than the pivot, equal to it, and greater, each in its
+// original order. An element outside of the window is also written, but to a place where it does not matter,
+// which saves a branch. If the window is small, keys of groups that it does not touch are skipped.
 #define WRITE(name, key_type, type, VALUE)                                                                  \
     static void write_##name(const void *keys, int64_t n, const struct pivot *p, const struct op_window *w, \
                              const char *from, char *to) {                                                  \
@@ -167,7 +169,7 @@ static void partition_line(const struct partitioning *t, int64_t line, char *key
     write_line(t, line, keys, &p);
 }
 
-// SORT_LANES lines.
+// Partitions SORT_LANES short rows at once, each in one lane of the vectors.
 static void partition_short_lines(const struct partitioning *t, int64_t first) {
     _Alignas(64) char lines[SORT_LANES * SHORT * sizeof(uint64_t)], across[sizeof lines];
     const bool is_long = t->item == 8;

@@ -1,5 +1,5 @@
-// cpu_sort.c - sort and argsort: lines of keys (sort.h), sorted by their digits or, short ones, side by side.
-// For positions an item holds its key and where it was.
+// cpu_sort.c - sort and argsort. Rows of keys (sort.h) are sorted by radix sort; short rows side by side, by
+// a sorting network. For argsort, an item holds its key and its position.
 
 #include "device/cpu/order/sort.h"
 #include "device/cpu/rows/operands.h"
@@ -90,7 +90,8 @@ static bool sort_line(const struct sorting *s, int64_t line, char *room) {
     return true;
 }
 
-// SORT_LANES lines, which lie across each other while they are sorted.
+// Sorts SORT_LANES short rows at once. They are transposed meanwhile, so that each is one lane of the
+// vectors.
 static void sort_short_lines(const struct sorting *s, int64_t first) {
     _Alignas(64) char lines[SORT_LANES * SORT_SHORT * sizeof(uint64_t)], across[sizeof lines];
     int64_t size = sizes[s->kind], bytes = s->n * size;

@@ -1,4 +1,4 @@
-// sort_keys.c - elements of each dtype as keys (sort.h), and back.
+// sort_keys.c - converts elements of each dtype to sort keys (sort.h), and back.
 
 #include "device/cpu/order/sort.h"
 

@@ -1,12 +1,12 @@
-// sort_short.c - many short lines sorted side by side, by a network of comparisons that is the same for all
-// of them.
+// sort_short.c - sorts many short rows side by side by a sorting network, whose comparisons are the same for
+// all rows.
 //
 // The network is Batcher's merge exchange: Knuth, The Art of Computer Programming, volume 3, algorithm
 // 5.2.2M.
 
 #include "device/cpu/order/sort.h"
 
-// The smaller of each two lanes stays in a, the larger goes to b.
+// Compares a and b lane by lane, and puts the smaller element into a, the larger into b.
 #define EXCHANGE(type, lanes)                                                          \
     typedef type vec_##type __attribute__((vector_size(16)));                          \
     static inline void exchange_##type(type *a, type *b) {                             \

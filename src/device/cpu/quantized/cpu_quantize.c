@@ -1,4 +1,4 @@
-// cpu_quantize.c - groups of numbers to a few bits each and back.
+// cpu_quantize.c - quantises groups of numbers to a few bits each, and dequantises them.
 
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"
@@ -19,7 +19,7 @@ static float fp8_to_float(uint8_t x) {
     return x & 128 ? -size : size;
 }
 
-// A power of two from its exponent plus 127.
+// Returns the power of two with the biased exponent x (bias 127).
 static float e8m0_to_float(uint8_t x) {
     uint32_t bits = x ? (uint32_t)x << 23 : 1u << 22;
     float value;
@@ -48,8 +48,8 @@ CPU_VECTORS static void unpack_2(const uint8_t *restrict p, int64_t count, uint8
             out[4 * i + k] = p[i] >> 2 * k & 3;
 }
 
-// Eight codes in as many bytes as they have bits, 3 or 5, twice: halves are moved apart, then halves of
-// these, until each code has a byte.
+// Unpacks codes of 3 or 5 bits, 16 at a time: eight codes occupy as many bytes as a code has bits. Each half
+// of them is moved apart, then each half of those, until each code has a byte of its own.
 
 // Not copied to memory first: reading what was just written in parts would wait for it.
 static inline __attribute__((always_inline)) uint64_t eight_codes(const uint8_t *p, int bits) {
@@ -250,7 +250,7 @@ static void unpack_half(const struct unpack_job *j, int64_t at) {
     cpu_call_row(narrow, to, wide, NULL, NULL, u->group);
 }
 
-// Groups from anywhere on, one by one: blocks may begin before the first.
+// Dequantises groups one by one, because `from` may be inside of a block of groups.
 static void dequantize_k(const struct unpack_job *j, int64_t from, int64_t to) {
     const struct unpacking *u = &j->u;
     uint8_t code[GROUP_MOST];

@@ -1,8 +1,8 @@
-// quantized_bf16.c - many rows of bfloat16 times a quantised matrix, whose numbers are rounded to bfloat16
-// for it, by instructions that multiply 2 x 4 numbers with 4 x 2.
+// quantized_bf16.c - products of many rows of bf16 and a quantised matrix, which is dequantised to bf16, by
+// instructions that multiply 2 x 4 by 4 x 2 matrices (bfmmla).
 //
-// Rows and columns lie in panels of eight: four numbers of each, then the next four. Columns are unpacked
-// some at a time, as much of them as the second-level cache holds, and used for all rows.
+// Rows and columns are packed in panels of eight: four numbers of each, then the next four. As many columns
+// are unpacked at a time as fit L2, and used for all rows.
 
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"
@@ -59,7 +59,7 @@ INLINE floats4 fused(floats4 a, floats4 b, floats4 c) {
     return c;
 }
 
-// Eight numbers, rounded.
+// Rounds eight f32 numbers to bf16.
 INLINE halves8 narrow(floats4 a, floats4 b) {
     halves8 r;
     __asm__("bfcvtn %0.4h, %1.4s\n\tbfcvtn2 %0.8h, %2.4s" : "=&w"(r) : "w"(a), "w"(b));
@@ -108,7 +108,7 @@ INLINE floats4 number_of(halves8 code, bool high, floats4 scale, floats4 bias) {
     return fused(x - 8388608, scale, bias);
 }
 
-// 16 numbers of a byte each.
+// Unpacks 16 codes of eight bits to bf16.
 INLINE void unpack_bytes(const uint8_t *from, float scale, float bias, halves8 *out) {
     const bytes16 zero = {0};
     floats4 s = (floats4){0} + scale, b = (floats4){0} + bias;
@@ -121,7 +121,7 @@ INLINE void unpack_bytes(const uint8_t *from, float scale, float bias, halves8 *
     out[1] = narrow(number_of(high, false, s, b), number_of(high, true, s, b));
 }
 
-// Eight numbers of two columns as two slices.
+// Interleaves eight numbers of two columns as two slices.
 INLINE void put_pair(halves8 a, halves8 b, uint16_t *to) {
     *(halves_memory *)to = (halves8)__builtin_shufflevector((longs2)a, (longs2)b, 0, 2);
     *(halves_memory *)(to + PANEL * SLICE) = (halves8)__builtin_shufflevector((longs2)a, (longs2)b, 1, 3);
@@ -207,7 +207,7 @@ INLINE void put_four(float *to, floats4 x, bool add) {
     *(floats_memory *)to = x;
 }
 
-// A panel of rows times one of columns, added to the result or put there.
+// Multiplies a panel of rows by a panel of columns, and adds the products to `out` or stores them there.
 WITH_BF16 static void multiply_tile(const uint16_t *x, const uint16_t *w, int64_t k, bool add, float *out) {
     floats4 sum[PAIRS][PAIRS];
 #pragma GCC unroll 4

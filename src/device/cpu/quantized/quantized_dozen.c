@@ -118,7 +118,8 @@ WITH_I8MM void cpu_shares_i8mm(const float *scale, int64_t groups, int group, do
 #define LAST(s0, s1, part, slice, DO, t0, t1, sum0, sum1) \
     PAIR(3, s0, s1, LOAD_X(2, part, slice, 0) LOAD_W(0, slice), DO, t0, t1, sum0, sum1) LOAD_W(1, slice)
 
-// A slice of some pairs of rows, before another one; what comes before the products of this and of that.
+// Multiplies one slice of 2, 4 or 6 pairs of rows, and loads what the next slice begins with. DO is applied
+// to the previous sums of this slice, NEXT to those of the next one.
 #define SLICE_2(DO, p, s, NEXT, next_p, next_s)             \
     PAIR(2, 20, 21, LOAD_X(3, p, s, 1), DO, 10, 11, 22, 23) \
     LAST(22, 23, next_p, next_s, NEXT, 8, 9, 20, 21)

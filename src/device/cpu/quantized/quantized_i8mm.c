@@ -1,5 +1,5 @@
-// quantized_i8mm.c - rows of whole numbers times four columns of codes, by instructions that multiply 2 x 8
-// bytes with 8 x 2.
+// quantized_i8mm.c - products of rows of whole numbers and four columns of codes, by instructions that
+// multiply 2 x 8 by 8 x 2 matrices of bytes (i8mm).
 
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"
@@ -34,7 +34,7 @@ INLINE bytes16 zip_high(bytes16 a, bytes16 b) {
 
 // Columns ---------------------------------------------------------------------------------------------------
 
-// Twice the numbers of four bits.
+// Returns twice the values of fp4 codes, which are whole numbers.
 INLINE bytes16 fp4_of(bytes16 code) {
     const chars16 table = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
     bytes16 r;
@@ -42,7 +42,7 @@ INLINE bytes16 fp4_of(bytes16 code) {
     return r;
 }
 
-// Of two columns 32 codes of four bits, or 16 of eight, as two or four slices.
+// Unpack two columns, of 32 four-bit or 16 eight-bit codes each, to four or two slices.
 INLINE void nibbles_of(bytes16 a, bytes16 b, bytes16 *out) {
     bytes16 low = zip_low(a, b), high = zip_high(a, b);
     out[0] = low & 15, out[1] = low >> 4;
@@ -90,7 +90,7 @@ WITH_I8MM static void zip(const struct unpacking *u, const uint8_t *const *row, 
         zip_all(8, false, row, k, less, out);
 }
 
-// Four numbers of half the size as float32.
+// Widens four 16-bit floats to f32.
 INLINE floats4 widen(zl_dtype dtype, halves8 x, bool high) {
     floats4 r;
     if (dtype == ZL_BFLOAT16 && high)
@@ -243,7 +243,7 @@ INLINE void add_group(int parts, int rows, ints4 (*all)[2], floats4 scale, float
     }
 }
 
-// Four groups of biases, widened.
+// Loads four groups of biases, widened to f32.
 INLINE floats4 biases_at(zl_dtype dtype, const char *column, int64_t g) {
     uint64_t four;
     if (dtype == ZL_FLOAT32)
@@ -253,7 +253,7 @@ INLINE floats4 biases_at(zl_dtype dtype, const char *column, int64_t g) {
     return widen(dtype, half, false);
 }
 
-// Sums of the lanes of four vectors.
+// Returns the lane sums of four vectors.
 INLINE floats4 sums_of(const floats4 *x) {
     floats4 a =
         __builtin_shufflevector(x[0], x[1], 0, 2, 4, 6) + __builtin_shufflevector(x[0], x[1], 1, 3, 5, 7);

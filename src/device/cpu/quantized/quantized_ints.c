@@ -1,4 +1,5 @@
-// quantized_ints.c - rows of x as whole numbers, times a few columns of a quantised matrix at a time.
+// quantized_ints.c - products with quantised matrices in integer arithmetic: rows of x are converted to whole
+// numbers, and multiplied by a few columns of codes at a time.
 
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"
@@ -44,12 +45,12 @@ static int lines_of(const struct ints *j, int rows) {
     return j->dozens ? j->parts * INT_DOZEN : int_set_lines(j->kind, j->parts, rows);
 }
 
-// Whether the only row lies as the kind's own function reads it.
+// Returns whether the row (there is only one) has the layout that the kind's own function reads.
 static bool is_arranged(const struct ints *j) {
     return j->vector && j->kind->arrange;
 }
 
-// Sums of groups of a set.
+// Returns the number of group sums of a set.
 static int64_t set_sums(const struct ints *j) {
     return (is_arranged(j) ? (j->q->groups + INT_SUMS - 1) / INT_SUMS * INT_SUMS : j->q->groups) * j->set;
 }
@@ -148,7 +149,7 @@ static void put_parts(const struct ints *j, int64_t set, int row, const int8_t *
     }
 }
 
-// Sums of the groups of a row, in the order that its set has.
+// Computes the sums of the groups of a row, in the order of its set.
 static void put_sums(const struct ints *j, int64_t set, int row, const float *x, float unit) {
     const int group = j->q->u.group;
     const int64_t groups = j->q->groups, step = j->dozens ? INT_DOZEN : 1;
@@ -176,7 +177,7 @@ static bool fill_row(const struct ints *j, int64_t set, int row, const float *x,
     return true;
 }
 
-// For rows that are not there.
+// Clears a set, so that rows that only pad it are zero.
 static void clear_set(const struct ints *j, int64_t set) {
     memset(j->code + set * j->code_set, 0, (size_t)j->code_set);
     memset(j->factor + set * j->set, 0, sizeof(float) * (size_t)j->set);
@@ -261,13 +262,14 @@ struct column_room {
     int8_t *zipped;
 };
 
-// Scales of the columns that are multiplied at once, of groups or of every 32 codes, and room behind those of
-// one.
+// Returns the floats of the scales of the columns that are multiplied at once: one per group or per 32 codes,
+// with slack after those of each column.
 static int64_t room_scales(const struct ints *j) {
     return MAX_OF(j->q->groups + 2 * INT_SUMS, j->q->k / SHARED) * j->kind->columns;
 }
 
-// All numbers of these columns: scales and biases and, of a dozen, twice shares of two kinds, and units.
+// Returns the 4-byte numbers of these columns: scales and biases and, for a dozen rows, two kinds of shares
+// of twice the size, and units.
 static int64_t room_each(const struct ints *j) {
     return room_scales(j) * (j->dozens ? 6 : 2) + j->kind->columns;
 }
@@ -286,7 +288,7 @@ static int64_t room_columns(const struct ints *j) {
     return j->dozens ? j->block : j->zips ? BLOCK : j->kind->columns;
 }
 
-// Bytes of the numbers of columns, and of results.
+// Returns the bytes of the numbers of the columns and of the results.
 static int64_t room_numbers(const struct ints *j) {
     int64_t numbers = room_each(j) * (room_columns(j) / j->kind->columns) + j->q->m * j->block;
     return (numbers + 15) / 16 * 16 * (int64_t)sizeof(float);

@@ -1,5 +1,5 @@
-// quantized_line.c - one row of x times columns of a quantised matrix as they lie in memory, on x86: by
-// AVX-512 with VNNI, or AVX2.
+// quantized_line.c - products of one row of x and a quantised matrix, read in place, on x86: by AVX-512 with
+// VNNI, or AVX2.
 
 #include "device/cpu/quantized/quantized.h"
 
@@ -21,7 +21,8 @@ static int line_shift(const struct unpacking *u) {
     return shift;
 }
 
-// Room for the numbers of the groups of a column: whole registers, and what may be read behind them.
+// Returns the floats of the scales of one column: a multiple of whole registers, and slack that may be read
+// past the end.
 static int64_t line_floats(int64_t groups) {
     return (groups + 15) / 16 * 16 + 16;
 }

@@ -1,5 +1,6 @@
-// quantized_pieces.c - products with quantised matrices by those of floats: pieces of the matrix are
-// unpacked, then multiplied while they are in the cache. Each is unpacked once, for all rows of x.
+// quantized_pieces.c - products with quantised matrices by float products: pieces of the matrix are
+// dequantised, then multiplied while they are in the cache. Each piece is dequantised once, for all rows of
+// x.
 
 #include "device/cpu/gemm/product.h"
 #include "device/cpu/quantized/quantized.h"
@@ -23,7 +24,7 @@ static void unpack(const struct quantized *q, int64_t w, int64_t row, int64_t gr
                q->biases ? q->biases + at * q->scale_item : NULL, groups, out);
 }
 
-// Rows that are unpacked at once, at most.
+// Returns the most rows that are unpacked at once.
 static int64_t rows_most(const struct quantized *q) {
     return MAX_OF((q->m == 1 ? PIECE_ONE : PIECE_MANY) / (q->item * q->k), 1);
 }

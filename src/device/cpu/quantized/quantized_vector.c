@@ -31,7 +31,7 @@ INLINE ints4 dot(ints4 sum, uint8x16_t w, chars16 x) {
     return sum;
 }
 
-// Four numbers as float32. They may are contiguous, and be less than 16 bytes.
+// Loads four numbers as f32. The source may be unaligned and shorter than 16 bytes.
 INLINE floats4 numbers_at(zl_dtype dtype, const char *from) {
     floats4 r;
     uint64_t four;
@@ -46,7 +46,7 @@ INLINE floats4 numbers_at(zl_dtype dtype, const char *from) {
     return r;
 }
 
-// Sums of the lanes of four vectors.
+// Returns the lane sums of four vectors.
 INLINE floats4 sums_of(const floats4 *x) {
     floats4 a =
         __builtin_shufflevector(x[0], x[1], 0, 2, 4, 6) + __builtin_shufflevector(x[0], x[1], 1, 3, 5, 7);
@@ -104,7 +104,7 @@ struct columns {
 #define UNITE               "add v30.4s, v30.4s, v31.4s\nscvtf v30.4s, v30.4s\n"
 #define SCALE               "fmla v8.4s, v30.4s, v10.4s\n"
 
-// A row of two parts.
+// The row as codes of two 8-bit parts.
 #define TWO_ROW "ldp q16, q17, [%[x]]\nldp q18, q19, [%[x], #32]\nadd %[x], %[x], #64\n"
 #define TWO_PRODUCTS                                                                          \
     MULTIPLY(28, 20, 16)                                                                      \

@@ -1,4 +1,4 @@
-// cpu_create.c - arrays that are made of no others: numbers counted up, and elements that are loaded.
+// cpu_create.c - ops without array inputs: counting sequences, and arrays read from a source such as a file.
 
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"

@@ -1,8 +1,8 @@
-// cpu_cross_entropy.c - logarithms of sums of exponentials, and losses, in one pass over each line of logits;
-// and their gradient.
+// cpu_cross_entropy.c - log-sum-exp and cross-entropy losses, in one pass over each row of logits, and their
+// gradients.
 //
-// A tile of the line stays in the cache: its largest element moves the sum so far, if it is larger than all
-// before it.
+// A tile of the row stays in the cache. If its largest element exceeds all before it, the sum so far is
+// rescaled (online softmax).
 
 #include <math.h>
 

@@ -1,10 +1,11 @@
-// cpu_scan.c - running sums and their like along an axis.
+// cpu_scan.c - scans along an axis, such as running sums.
 //
-// Where another axis is contiguous, rows of it are combined with the row before by a row kernel. Else several
-// lines along the axis are scanned side by side, as chains. A long line is cut in strips, which are chains
-// too: each is scanned from its own first element, then combined with what came before it. So floats are
-// added in an order that depends on the length of the axis and on which is contiguous, not on the threads.
-// 16-bit floats are kept in float on the way, and rounded where they are written.
+// If another axis is contiguous, whole rows of it are combined with the row before by a row kernel. Otherwise
+// several rows along the axis are scanned side by side, as chains. A long row is divided into strips, which
+// are chains too: each is scanned from its own first element, then combined with the result of the strips
+// before it. So the order of float additions depends on the length of the axis and on which axis is
+// contiguous, not on the number of threads. 16-bit floats are accumulated in f32 and rounded when they are
+// stored.
 
 #include "device/cpu/index/index.h"
 #include "device/cpu/rows/operands.h"
@@ -41,7 +42,7 @@ struct scanning {
 
 // Reading and writing ---------------------------------------------------------------------------------------
 
-// Kept elements: where they are, if that is consecutive, or brought to room.
+// Returns n elements as a contiguous row, widened if needed: in place, or copied to room.
 static const char *read_line(const struct scanning *s, const char *from, int64_t n, char *room) {
     char elements[STRIP * 2];
     if (s->step[FROM] == s->item && !s->widen)
@@ -60,8 +61,8 @@ static const char *read_line(const struct scanning *s, const char *from, int64_t
     return room;
 }
 
-// Kept elements, at most STRIP, combined with what came before (NULL: nothing did) and written. Uses up
-// `kept`.
+// Combines at most STRIP scanned elements with the result before them (NULL: there is none) and stores them.
+// `kept` is overwritten.
 static void write_line(const struct scanning *s, char *to, char *kept, int64_t n, const char *before) {
     bool direct = s->step[TO] == s->item;
     char elements[STRIP * 2], *from = kept;
@@ -84,7 +85,7 @@ static int64_t strips_of(int64_t n) {
     return (n + STRIP - 1) / STRIP;
 }
 
-// Scans the strips of a block, of n elements in all, each by itself, into kept.
+// Scans each strip of a block of n elements separately, and stores the results in `kept`.
 static void scan_block(const struct scanning *s, const char *from, int64_t n, char *kept) {
     const char *elements = read_line(s, from, n, kept);
     int64_t whole = n / STRIP, done = whole * STRIP * s->wide;
@@ -120,7 +121,8 @@ static void scan_strips(const struct scanning *s, char *to, const char *from, in
     }
 }
 
-// One line, on all threads: first what each strip comes to, then what came before each piece of the line.
+// One row that all threads scan: first the totals of the strips, then the result before each piece of the
+// row.
 struct shared_line {
     const struct scanning *s;
     char *to;
@@ -129,7 +131,7 @@ struct shared_line {
     union scalar *total; // of strips; then, of each piece, what came before it
 };
 
-// What the strips of a block at an element come to.
+// Computes the totals of the strips of the block at an element.
 static void add_up_block(const struct shared_line *l, int64_t at, char *room) {
     const char *elements = read_line(l->s, l->from + at * l->s->step[FROM], BLOCK, room);
     for (int64_t i = 0; i < BLOCK; i += STRIP)
@@ -155,7 +157,7 @@ static void scan_piece_part(const void *context, int64_t piece, int64_t end) {
     scan_strips(l->s, l->to, l->from, piece * l->piece, MIN_OF(end * l->piece, l->n), &before);
 }
 
-// The last piece is not counted: nothing comes after it.
+// Skips the last piece, because nothing follows it.
 static void sum_up_pieces(const struct shared_line *l, int64_t pieces) {
     int64_t strips = l->piece / STRIP;
     union scalar before = l->total[0];
@@ -310,7 +312,7 @@ static void scan_columns(const struct layout *l, struct walk *w, int64_t tiles, 
 
 // Scans -----------------------------------------------------------------------------------------------------
 
-// What no elements give; of an extreme, the number furthest from it.
+// Returns the identity of the operation; for a maximum or minimum, the opposite extreme of the dtype.
 static union scalar start_of(enum scan which, zl_dtype dtype) {
     static const double numbers[] = {0, 1, -INFINITY, INFINITY, -INFINITY};
     double number = dtype == ZL_BOOL && which == SCAN_MAX ? 0 : numbers[which];
@@ -362,7 +364,7 @@ static void split_axes(struct scanning *s, zl_array out, zl_array x, const char 
     cpu_layout_merge(&s->others);
 }
 
-// A few long lines are scanned one after the other, each on all threads.
+// Scans a few long rows one after the other, each by all threads.
 static bool scan_few_lines(const struct scanning *s) {
     struct walk w;
     int64_t n = s->n - !s->inclusive;

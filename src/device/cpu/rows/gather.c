@@ -1,7 +1,7 @@
-// gather.c - copies between strided places: how operands come into tiles and results out of them.
+// gather.c - copies between strided memory and tiles, for operands and results.
 //
-// A dtype does not matter here, only the size of its elements. memcpy of a size that the compiler knows is
-// one load and one store, also where the address is not aligned.
+// Only the size of an element matters here, not its dtype. A memcpy of a size known to the compiler is one
+// load and one store, even if the address is unaligned.
 
 #include "device/cpu/rows/lanes.h"
 #include "device/cpu/rows/operands.h"
@@ -10,7 +10,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-// A run of 1 to 16 bytes as two copies that overlap.
+// Copies 1 to 16 bytes as two copies that may overlap.
 INLINE void copy_tiny(char *to, const char *from, size_t bytes) {
     char head[8], tail[8];
     size_t half = bytes >= 8 ? 8 : bytes >= 4 ? 4 : bytes >= 2 ? 2 : 1;

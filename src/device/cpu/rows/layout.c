@@ -1,10 +1,10 @@
-// layout.c - brings operands of any layout to row kernels, which know contiguous runs and scalars only.
+// layout.c - runs row kernels, which take only contiguous runs and scalars, on operands of any layout.
 //
-// Three ways. Rows: where every operand is contiguous or constant along the last axis and that is long,
-// kernels work in place. Box: else a tile is some of the last axes, as one run; operands that are not
-// contiguous over it are gathered into L1, those that repeat from tile to tile once; of a column each element
-// serves for a run. Block: an operand whose lines lie along another axis is transposed in blocks, so that no
-// line is fetched for one element.
+// There are three ways. Rows: if every operand is contiguous or constant along the last axis, and that axis
+// is long, kernels work in place. Box: else a tile is some of the last axes, run as one. Operands that are
+// not contiguous over it are gathered into L1, once if they repeat from tile to tile; each element of a
+// column serves for a run. Block: an operand that is contiguous along another axis is transposed in blocks,
+// so that no cache line is fetched for a single element.
 
 #include "device/cpu/rows/operands.h"
 
@@ -36,7 +36,7 @@ static void set_access(struct layout *l, int k, enum layout_access access) {
     l->runs |= (unsigned)(access == ACCESS_RUNS) << k;
 }
 
-// How operand k is reached along the last axis alone.
+// Returns how operand k is reached along the last axis alone.
 static enum layout_access access_inner(const struct layout *l, int k, unsigned vectors) {
     int64_t stride = l->axis[l->axes - 1].stride[k];
     if (stride == l->item[k])
@@ -44,7 +44,8 @@ static enum layout_access access_inner(const struct layout *l, int k, unsigned v
     return stride == 0 && may_be_scalar(l, k, vectors) ? ACCESS_SCALAR : ACCESS_TILE;
 }
 
-// How operand k is reached over the axes from first on as one run.
+// Returns how operand k can be accessed if the axes from `first` on are run as one: in place, as a scalar, or
+// through a tile.
 static enum layout_access access_box(const struct layout *l, int k, int first, unsigned vectors) {
     bool dense = true, constant = may_be_scalar(l, k, vectors);
     int64_t expected = l->item[k];
@@ -56,7 +57,8 @@ static enum layout_access access_box(const struct layout *l, int k, int first, u
     return dense ? ACCESS_DIRECT : constant ? ACCESS_SCALAR : ACCESS_TILE;
 }
 
-// Kernels take this many elements at once: runs of other lengths would end in rests.
+// Returns whether a run is a multiple of the elements that kernels process at once, and so has no remainder
+// loop.
 static bool is_whole(const struct layout *l, int64_t run) {
     int most = 1, least = 8, bytes = cpu_level()->rows->vec_bytes;
     for (int k = 0; k < l->operands; k++) {
@@ -144,8 +146,8 @@ static int line_axis(const struct layout *l, int k) {
     return found;
 }
 
-// An input before input k that lies in the same places, as in isnan(x) = (x != x): what is gathered for it
-// serves both. Else k.
+// Returns an earlier input that reads the same elements as input k, as in isnan(x) = (x != x), so that one
+// gather serves both; else k.
 static int first_like(const struct layout *l, int k) {
     for (int i = l->outputs; i < k; i++) {
         bool same = l->data[i] == l->data[k] && l->item[i] == l->item[k];
@@ -281,7 +283,7 @@ struct work {
     int64_t ahead; // elements
 };
 
-// Elements that follow a tile of n in all inputs, as many as should be fetched.
+// Returns how many elements after a tile of n are contiguous in all inputs and should be prefetched.
 static int64_t count_ahead(const struct layout *l, const struct work *work, char *const *p, int64_t n) {
     const int k = work->sequence;
     return k < 0 ? 0 : MIN_OF(l->size - (p[k] - l->data[k]) / l->item[k] - n, work->ahead);
@@ -325,7 +327,7 @@ struct tiles {
     _Alignas(64) char room[BLOCK_ROOM + LAYOUT_OPERANDS * LINE];
 };
 
-// Each of so many rows, a line further apart than they are long.
+// Assigns each tiled operand a tile of `rows` rows. Rows are one cache line further apart than their length.
 static void lay_out_tiles(const struct layout *l, struct tiles *t, int64_t rows, int64_t cols) {
     char *at = t->room;
     for (int k = 0; k < LAYOUT_OPERANDS; k++) {
@@ -340,7 +342,7 @@ static void lay_out_tiles(const struct layout *l, struct tiles *t, int64_t rows,
     }
 }
 
-// Where the rows work: on the data, or on tiles.
+// Sets the addresses that the rows work on: the data itself, or tiles.
 static void choose_places(const struct layout *l, const struct walk *w, const struct tiles *t, char **p) {
     const pointer_pair *data = (const pointer_pair *)(const void *)w->data;
     const pointer_pair *tile = (const pointer_pair *)(const void *)t->tile;
@@ -462,7 +464,7 @@ static void run_blocks(const struct layout *l, struct walk *w, int64_t tiles, co
     }
 }
 
-// Whether operand k has the elements of the layout one after the other.
+// Returns whether operand k has the elements of the layout contiguously, in order.
 static bool is_sequential(const struct layout *l, int k) {
     int64_t expected = l->item[k];
     for (int j = l->axes - 1; j >= 0; j--) {

@@ -1,7 +1,8 @@
-// reduce_rows.c - reductions whose elements lie close together: runs of them become one.
+// reduce_rows.c - reductions of elements that are close together in memory: each run of them is reduced to
+// one.
 //
-// Runs are joined as a tree, which keeps sums accurate. What is reduced is cut in segments, which threads
-// share where few elements are kept; where the cuts are follows from the number of reduced elements alone.
+// Runs are joined as a tree, which keeps sums accurate. The reduced elements are divided into segments, which
+// threads share if few elements are kept. The division follows from the number of reduced elements alone.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/reduce.h"
@@ -22,7 +23,7 @@ struct slots {
     _Alignas(64) char tile[TILE * REDUCE_WIDEST];
 };
 
-// Reduces n elements, while some of those that follow are fetched.
+// Reduces n elements, and prefetches some of those that follow.
 static void call_run(const struct reduce_rows *by, char *to, const char *from, int64_t n, int64_t more) {
     POINTERS(p, 4) = {to, (char *)(uintptr_t)from};
     by->row(p, n, n + MIN_OF(more, CPU_AHEAD / by->item));
@@ -88,7 +89,7 @@ static void reduce_range(const struct reduction *r, const char *base, int64_t at
     cpu_call_row(r->by.join, result, s.value, NULL, NULL, s.used);
 }
 
-// All segments of a kept element, joined.
+// Reduces all segments of a kept element and joins them.
 static void reduce_all(const struct reduction *r, const char *base, char *result) {
     _Alignas(64) char partial[SEGMENTS * REDUCE_WIDEST];
     for (int64_t i = 0; i < r->segments; i++)
@@ -117,7 +118,7 @@ static void rows_part(const void *context, int64_t from, int64_t to) {
     }
 }
 
-// Few kept elements: their segments are shared.
+// Reduces segments. Few elements are kept, so threads share the segments of each.
 static void segments_part(const void *context, int64_t from, int64_t to) {
     const struct reduction *r = context;
     for (; from < to; from++) {
@@ -137,7 +138,8 @@ static void join_segments(const struct reduction *r) {
     }
 }
 
-// The end of the input, if it is read from memory, one element after the other; else NULL.
+// Returns the end of the input if it is contiguous in the order of reduction and larger than the last-level
+// cache, so that prefetching pays; else NULL.
 static const char *find_end(const struct reduction *r) {
     const int64_t bytes = r->kept.size * r->reduced.size * r->by.item;
     int64_t expected = r->by.item;

@@ -1,8 +1,8 @@
-// row_kernel.c - stretches of a row program as compiled kernels.
+// row_kernel.c - compiled kernels for stretches of a row program.
 //
-// The recipe of a stretch is the key under which its kernel is kept, and all that the kernel is built from.
-// Kernels are compiled by a thread that lives while there are some to compile; until then, and where there is
-// no compiler, the rows run one by one, with the same bits.
+// A kernel is built from the stretch's recipe alone, and kept under it as the key. A background thread, which
+// lives only while there is work, compiles the kernels. Until a kernel is ready, or if there is no compiler,
+// the row kernels run one by one, with bit-identical results.
 
 #include "device/cpu/rows/reduce.h"
 #include "device/cpu/rows/row_group.h"
@@ -57,7 +57,7 @@ static int input_of(struct fuse_writer *base, int index, int k, int op) {
     return r->inputs;
 }
 
-// How far the operands of one line are from those of the next.
+// Sets the distance of each operand from one row to the next, in bytes.
 static void set_lines(const struct group *g, struct stretch *s, const struct fuse_recipe *r) {
     for (int k = 0; k < s->operands; k++) {
         int input = k - r->outputs;
@@ -68,7 +68,8 @@ static void set_lines(const struct group *g, struct stretch *s, const struct fus
     }
 }
 
-// False: the stretch has too many operands, or such as kernels do not take.
+// Writes the recipe. Returns false if the stretch has too many operands, or operands that kernels do not
+// take.
 static bool write_recipe(struct group *g, struct stretch *s, struct fuse_recipe *r) {
     struct writer w = {.w = {.g = &g->f,
                              .begin = s->begin,
@@ -183,7 +184,8 @@ static void watch_process(void) {
     atexit(cpu_kernels_stop); // what is being compiled comes to its end, for the next process to find
 }
 
-// Under the lock. Without a thread for it nothing is compiled.
+// Queues a kernel for compilation, and starts the compiling thread if there is none; if it cannot start,
+// nothing is compiled. Under the lock.
 static void queue(struct row_kernel *k) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_t thread;
@@ -216,7 +218,7 @@ static struct row_kernel *new_kernel(const struct fuse_recipe *r) {
     return NULL;
 }
 
-// The kernel of a recipe that runs once more; NULL: there is none, or not yet.
+// Counts a run of the recipe and returns its compiled kernel; NULL if there is none yet.
 static row_fn *use(const struct fuse_recipe *r, int hot) {
     bool had_error = zl_error();
     lock_take(&kept.lock);

@@ -1,5 +1,5 @@
-// row_product.c - what follows a matrix product, on each part of it: by the thread that made the part, before
-// it leaves the caches. A product that nothing else reads never gets memory of its own.
+// row_product.c - fused epilogues of matrix products. The thread that computed a part of the product runs the
+// epilogue on it while it is in the caches. A product that nothing else reads never gets memory of its own.
 
 #include "device/cpu/gemm/product.h"
 #include "device/cpu/rows/operands.h"
@@ -12,7 +12,7 @@ struct epilogue {
     atomic_int compiled; // calls of a part that ran in compiled kernels
 };
 
-// The group, of which one part is left.
+// Runs the group's elementwise work on one part of the product.
 static void run_part(void *context, const struct product_part *part) {
     struct epilogue *e = context;
     struct group g = *e->g;

@@ -1,8 +1,8 @@
 // threefry.c - random bits: words of the counter-based generator in op/threefry.h.
 //
-// Each key has its own part of the result, seen as 32-bit words. Counter i gives word i and, behind all of
-// those, word pairs + i. So every word depends on its position alone, and any number of threads gives the
-// same bits.
+// Each key has its own part of the result, seen as 32-bit words. Counter i yields word i of the first half
+// and word pairs + i, in the second. Every word depends on its position alone, so the bits are the same for
+// any number of threads.
 
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"
@@ -20,7 +20,7 @@ struct drawing {
     int64_t both;  // of which two words are kept
 };
 
-// Words from position `at` on, but not past the part's end, which may be inside a word.
+// Stores words from position `at` on, up to the end of the part, which may be inside a word.
 static void store(const struct drawing *d, char *part, int64_t at, const void *words, int64_t count) {
     int64_t bytes = MIN_OF(4 * count, d->bytes - 4 * at);
     if (bytes > 0)
@@ -39,7 +39,7 @@ static void draw_few(const struct drawing *d, const uint32_t *key, char *part, i
     store(d, part, d->pairs + at, y, MIN_OF(count, d->both - at));
 }
 
-// THREEFRY_LANES counters whose words are all kept.
+// Draws THREEFRY_LANES counters, of which all words are kept.
 static inline void draw_block(const struct drawing *d, const uint32_t *key, char *part, int64_t at) {
     const threefry_words lane = {0, 1, 2, 3};
     threefry_words x[THREEFRY_VECTORS], y[THREEFRY_VECTORS];
@@ -52,7 +52,7 @@ static inline void draw_block(const struct drawing *d, const uint32_t *key, char
     memcpy(part + 4 * (d->pairs + at), y, sizeof y);
 }
 
-// Counters [at, end) of one key.
+// Draws counters [at, end) of one key.
 static void draw_pairs(const struct drawing *d, const uint32_t *key, char *part, int64_t at, int64_t end) {
     int64_t whole = MIN_OF(end, d->bytes / 4 - d->pairs);
     for (; at + THREEFRY_LANES <= whole; at += THREEFRY_LANES)
@@ -61,7 +61,7 @@ static void draw_pairs(const struct drawing *d, const uint32_t *key, char *part,
         draw_few(d, key, part, at, MIN_OF(THREEFRY_LANES, end - at));
 }
 
-// Counters [from, to), those of one key after those of another.
+// Draws counters [from, to), where the counters of each key follow those of the key before it.
 static void draw_part(const void *context, int64_t from, int64_t to) {
     const struct drawing *d = context;
     while (from < to) {

@@ -1,4 +1,4 @@
-// compiler.c - runs the C compiler of the system.
+// compiler.c - runs the system's C compiler.
 
 #include "device/cpu/tile/compiler.h"
 #include "device/profile/profile.h"
@@ -81,7 +81,7 @@ static char *ask_version(const char *compiler) {
     return version;
 }
 
-// Where a program of that name is; false: nowhere.
+// Finds a program in PATH, or at its own path. Returns false if there is none.
 static bool find_program(const char *name, int len, char *out, struct stat *info) {
     const char *folders = memchr(name, '/', (size_t)len) ? "" : getenv("PATH");
     for (const char *at = folders, *colon; at; at = colon ? colon + 1 : NULL) {
@@ -94,8 +94,8 @@ static bool find_program(const char *name, int len, char *out, struct stat *info
     return false;
 }
 
-// A compiler is known by its file: asking for its version takes as long as opening all that was compiled
-// before.
+// Identifies the compiler by its file's path, size and time, because asking it for its version takes as long
+// as opening everything that was compiled before. Only if there is no such file is it asked.
 bool cpu_compiler_name(struct text *out) {
     const char *words = setting_text(SETTING_CC);
     int space = (int)strspn(words, " "), len = (int)strcspn(words + space, " ");
@@ -112,7 +112,8 @@ bool cpu_compiler_name(struct text *out) {
     return version;
 }
 
-// A version is asked for once; the texts of earlier compilers are kept, since callers may hold them.
+// Asks each compiler for its version once. The texts for earlier compilers are kept, because callers may hold
+// them.
 const char *cpu_compiler_version(void) {
     const char *compiler = setting_text(SETTING_CC);
     lock_take(&known.lock);

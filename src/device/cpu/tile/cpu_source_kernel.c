@@ -1,7 +1,7 @@
-// cpu_source_kernel.c - runs kernels that programs bring as C source.
+// cpu_source_kernel.c - runs kernels that programs supply as C source.
 //
-// Their text is compiled at its first evaluation. What a position of the grid costs nobody knows before:
-// pieces that double in size are timed, until it is known how many make a piece worth another thread.
+// The text is compiled at its first evaluation. The cost of one position of the grid is unknown, so pieces of
+// doubling size are timed until it is known how many positions are worth another thread.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/tile/compiler.h"
@@ -33,7 +33,7 @@ ZL_AT_LOAD {
 static const char flags[] = "-O3 -Werror=implicit-function-declaration -Werror=int-conversion "
                             "-Werror=incompatible-pointer-types";
 
-// The name that the text begins with.
+// Copies the name from the comment that the text begins with.
 static void find_name(const char *text, char *name) {
     size_t bytes = strcspn(text + 3, "\n");
     bytes = MIN_OF(bytes, NAME_MOST);

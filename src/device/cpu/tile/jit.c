@@ -1,7 +1,7 @@
-// jit.c - functions from C text, at run time.
+// jit.c - compiles C text to functions at run time.
 //
-// The text goes behind the vector layer, through the compiler of the system, into a library that is opened
-// and stays. Libraries are found again by a hash of all that they depend on.
+// The text, preceded by the vector layer, is compiled by the system's compiler to a library that is opened
+// and stays open. Libraries are cached under a hash of all that they depend on.
 
 #include "device/cpu/tile/compiler.h"
 
@@ -49,7 +49,8 @@ static void *find_loaded(const char *key) {
     return library;
 }
 
-// What another thread has loaded meanwhile is as good.
+// Keeps a loaded library for later calls. If another thread has loaded the same one meanwhile, the first is
+// kept.
 static void *keep_loaded(const char *key, void *library) {
     lock_take(&loaded.lock);
     bool kept =
@@ -102,7 +103,8 @@ void *cpu_jit(const char *text, const char *symbol) {
     return find_function(&source, symbol);
 }
 
-// Where a text includes the vector layer, it comes with it: no folder of headers is needed.
+// The line that includes the vector layer. It is replaced by the layer's text, so that compiling needs no
+// folder of headers.
 static const char vec_line[] = "#include \"vec/vec.h\"\n";
 
 void *cpu_jit_alone(const char *text, const char *flags, const char *symbol) {

@@ -1,4 +1,4 @@
-// tile_gemm.c - products of tiles and reductions of lines, as compiled tile kernels ask for them.
+// tile_gemm.c - products of tiles and reductions of rows, called by compiled tile kernels.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/reduce.h"
@@ -36,7 +36,8 @@ static void clear(const struct tile_gemm *t) {
         memset((char *)t->c.data + i * t->c.stride[0] * (int64_t)item, 0, (size_t)t->n * item);
 }
 
-// Only what both factors have is multiplied: products with what lies outside are 0.
+// Returns the product of the parts of both factors that lie inside of their arrays: elements outside count as
+// zeros and need not be multiplied.
 static struct gemm gemm_of(const struct tile_gemm *t) {
     struct part a = part_of(&t->a, t->m, t->k), b = part_of(&t->b, t->k, t->n);
     int64_t from = MAX_OF(a.at_col, b.at_row), to = MIN_OF(a.at_col + a.cols, b.at_row + b.rows);

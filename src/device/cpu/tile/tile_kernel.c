@@ -1,5 +1,5 @@
-// tile_kernel.c - tile kernels on the CPU: rendered as C, compiled by the system's compiler, blocks over the
-// thread pool.
+// tile_kernel.c - tile kernels on the CPU: rendered as C, compiled by the system's compiler, and run with
+// their blocks divided among the threads of the pool.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/tile/compiler.h"
@@ -22,14 +22,14 @@ struct compiled {
 
 // Compiling -------------------------------------------------------------------------------------------------
 
-// Loops that look at every index become no vectors: more than -Og takes twice to six times as long to compile
-// and gains little.
+// With index checks (SETTING_CHECK), loops do not vectorise anyway: more than -Og would take two to six times
+// as long to compile and gain little.
 static const char *flags(void) {
     return setting_flag(SETTING_CHECK) ? "-Og -w -fno-strict-aliasing"
                                        : "-O3 -funroll-loops -w -fno-strict-aliasing";
 }
 
-// One of the functions of the text.
+// Returns one of the functions of the text.
 static void *function(const char *source, const char *name, const char *ending) {
     struct text symbol = {0};
     text_add(&symbol, "%s%s", name, ending);
@@ -76,7 +76,7 @@ static void on_fail(const struct tile_run *run, int line, const char *message) {
         atomic_store(&l->failed, message);
 }
 
-// The first is told.
+// Notes an index that is outside of its buffer; only the first one is reported.
 static void on_outside(const struct tile_run *run, int line, const char *buffer, int axis, int64_t index,
                        int64_t size) {
     struct launch *l = (struct launch *)(uintptr_t)run;

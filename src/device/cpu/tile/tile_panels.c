@@ -1,8 +1,8 @@
-// tile_panels.c - packed factors of products in tile kernels, kept for a run of the kernel: blocks of a grid
-// multiply the same rows and columns again and again.
+// tile_panels.c - packed factors of matrix products in tile kernels. They are kept for one run of the kernel,
+// because the blocks of a grid multiply the same rows and columns again and again.
 //
-// A thread has room for some of them. When it is full all are forgotten: what a block needs comes back at
-// once.
+// Each thread has a cache of bounded size. When it is full, all of its panels are dropped; those still needed
+// are soon packed again.
 
 #include "device/cpu/gemm/product.h"
 #include "device/cpu/tile/tile_kernel.h"
@@ -11,7 +11,7 @@
 
 enum { KEPT = 64, ROOM_LEAST = 1 << 20 };
 
-// A factor: what it was packed from, and where.
+// A packed factor: the matrix that it was packed from, and where its panels are.
 struct panels {
     struct tile_matrix from;
     int64_t lines, k;
@@ -30,7 +30,7 @@ struct shelf {
 
 static _Thread_local struct shelf *shelf; // at the beginning of this thread's SCRATCH_TILES
 
-// This thread's part of the last cache, half of it.
+// Returns the bytes of this thread's cache of panels: its share of half of L3.
 static size_t room(void) {
     int64_t part = cpu_cache_bytes(3) / 2 / MAX_OF(pool_threads(), 1);
     return (size_t)MAX_OF(part, ROOM_LEAST);
@@ -76,7 +76,7 @@ static const char *pack_and_keep(struct panels *p, const struct gemm_work *w, si
     return p->data;
 }
 
-// What is no input of the kernel.
+// Packs a factor that is no input of the kernel, for one use.
 static const char *pack_once(const struct gemm_work *w, int factor, size_t bytes) {
     char *to = cpu_scratch(factor ? SCRATCH_SHARED : SCRATCH_PACK, bytes);
     if (to)
