@@ -3,7 +3,6 @@
 
 #include "device/cpu/fft/fft_plan.h"
 
-
 #include "base/base.h"
 
 enum { KITS = 16, NUMBERS_MOST = 1 << 21 }; // that are kept, and the sum of their lengths
