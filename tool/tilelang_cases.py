@@ -174,8 +174,6 @@ TILE_IN_PARTS = ("its tiles are more than the 227 KiB of shared memory that a bl
                  "is not held in registers")
 UNWRITTEN = "it reads elements of a tile that it has not written, which the emulator refuses: {}"
 REASONS = {  # of a program, or of a program on one target
-    "amd/example_amd_flash_attn_bwd.py:tpu": "it did not end within 1500 s, on a machine that was shared by some 30 processes; a minute of processor time is not enough",
-    "dsa_sparse_finetune/sparse_mla_bwd.py:tpu": "it looks at a tile under another shape, whose rows are not those that lie across the lanes",
     "flash_decoding/example_gqa_decode_varlen_logits.py:tpu": UNWRITTEN.format("the maxima of blocks that a short sequence does not have"),
     "gdn/example_chunk_delta_h.py:tpu": UNWRITTEN.format("the state before the first chunk, where there is no initial one"),
     "autodd/tilelang_buggy.py": "it is meant to fail: an input of TileLang's tool that makes failing programs small",
