@@ -558,8 +558,7 @@ static const char *const looked_through[] = {
     "    copy x -> a\n    fill b = 1\n    copy a -> y\n",
     "    copy x -> a\n    if n[0] > 5 { fill b = 1 }\n    copy b -> y[0, 0]\n",
     "    fill b = 1\n    for s in 2 { copy b -> y[0, 0]\n fill a = 2 }\n",
-    "    fill b = 1\n    for s in 2 { fill a = 2\n if n[0] > 5 { break }\n fill b = 3 }\n"
-    "    copy b -> y[0, 0]\n",
+    "    fill b = 1\n    for s in 2 { fill a = 2; if n[0] > 5 { break }; fill b = 3 }\n    copy b -> y",
     "    fill a = 1\n    reduce add x -> b axis 0 accumulate\n    copy b -> y[0, 0]\n",
     "    copy x -> a\n    map i in 32, j in 64 { b[i, j] = f32(a[i, j]) }\n    copy b -> y[0, 0]\n",
 };
