@@ -13,16 +13,13 @@ enum {
 struct folding {
     struct fold fold;
     const char *x;
-    char *y,
-        // lines: one for each part of the work, of the wide dtype; NULL: sums are computed in the result
-        *lines;
+    char *y, *lines; // lines: one of the wide dtype per part of the work; NULL: sums are made in the result
     int64_t item, wide; // bytes per element, and per element of the sums
-    int64_t run,
-        runs; // elements per run, and runs per output along the last axis
+    int64_t run, runs;  // elements per run, and runs per output along the last axis
     int64_t parts;
     row_fn *widen, *narrow, *add; // the first two are NULL where dtypes are the same
-    scatter_fn *elements;  // adds single elements of many outputs; NULL: runs are added
-    int64_t offset[BLOCK]; // bytes in a line from the first output of a block to each
+    scatter_fn *elements;         // adds single elements of many outputs; NULL: runs are added
+    int64_t offset[BLOCK];        // bytes in a line from the first output of a block to each
 };
 
 // The outputs [first, end) whose windows contain the element at `place` of an axis. In a dilated window it
