@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 
-enum { KITS = 16, NUMBERS_MOST = 1 << 21 }; // that are kept, and the sum of their lengths
+enum { KITS = 16, NUMBERS_MOST = 1 << 21 }; // limits of the kept kits, and of the sum of their lengths
 
 static struct {
     struct lock lock;
