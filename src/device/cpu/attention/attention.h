@@ -100,7 +100,7 @@ const struct attention_code *cpu_attention_code(void);
 struct attend {
     const struct attention_code *code;
     const struct gemm_kernel *kernel;     // used for all products
-    struct attention_input q, k, v, mask; // mask.data is NULL: there is none
+    struct attention_input q, k, v, mask; // mask.data: NULL if there is no mask
     bool hides;                           // the mask is of bool, and hides keys instead of adding to scores
     bool causal;
     float scale;
@@ -156,11 +156,11 @@ static inline struct attention_span attention_span(const struct attend *a, int64
     return span;
 }
 
-// Returns rows as float32 with contiguous columns: x itself, or a copy in room, which has space for count
-// rows. Sets *row to the floats between rows.
+// Returns rows as float32 with contiguous columns: a pointer into x, or to a copy in room, which has space
+// for count rows. Sets *row to the floats between rows.
 const float *cpu_attention_read(const struct attention_input *x, int64_t b, int64_t m, int64_t first,
                                 int64_t count, float *room, int64_t *row);
-// Makes *y refer to an output, each of whose matrices has `share` heads.
+// Makes *y refer to an output in which a matrix consists of `share` heads.
 void cpu_attention_output(struct attention_output *y, zl_array to, int64_t share);
 // Stores rows into y, from row `first` on: row i is column i of `from`, whose rows are `apart` floats from
 // each other. room has space for count rows.

@@ -25,7 +25,7 @@ struct forward {
     float *state;
     float scale;           // applied when weights are computed; 1 if scores are scaled before masking
     int64_t block, blocks; // rows per block, and blocks per matrix
-    bool invariant;        // no row may depend on the rows next to it: panels for all, and no bound of scores
+    bool invariant;        // rows must not depend on each other: panels for all, and no bound of scores
     atomic_bool failed;
 };
 
@@ -129,7 +129,7 @@ static float find_top(const struct forward *f, const struct work *w) {
         return 0;
     float square = longest(a, &a->q, w, w->first, w->count) * longest(a, &a->k, w, 0, w->seen);
     float top = ceilf(sqrtf(square) * exponents(a)) + 1;
-    return top <= TOP_MOST ? top : 0; // not if it is NaN
+    return top <= TOP_MOST ? top : 0; // 0 if it is NaN
 }
 
 // Panels ----------------------------------------------------------------------------------------------------
@@ -152,9 +152,9 @@ static const char *soften(const struct forward *f, struct work *w, int64_t i, in
     return half ? w->weights : (const char *)w->scores;
 }
 
-// Adds a block of keys, from `key` on, to one panel of queries, from row i of w on. `packed` keys of the
-// block are packed. The first block contains keys that count for every panel, so that y is set by it and
-// added to by the others.
+// Adds what a block of keys, from `key` on, contributes to one panel of queries, from row i of w on. `packed`
+// keys of the block are packed. The first block contains keys that count for every panel, so that it sets y,
+// and the others add to it.
 static void attend_panel(const struct forward *f, struct work *w, int64_t i, int64_t key, int64_t packed) {
     const struct attend *a = &f->a;
     const struct gemm_kernel *u = a->kernel;
@@ -233,7 +233,7 @@ struct few {
     int64_t key, n, row, value; // the first key and their number; floats between rows of keys, of values
 };
 
-// Adds some keys to `rows` queries, FOUR or one, from row i of w on.
+// Adds what some keys contribute to `rows` queries, FOUR or one, from row i of w on.
 static void attend_rows(const struct forward *f, struct work *w, const struct few *k, int64_t i,
                         int64_t rows) {
     const struct attend *a = &f->a;

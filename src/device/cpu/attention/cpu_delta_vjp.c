@@ -23,7 +23,7 @@ struct delta_chunk {
     void *e_beta, *x_beta;        // e and x times beta
     void *g, *beta;               // beta: NULL if the rule has none
     void *between, *erasing;      // decays after token i until token t: for q; for e
-    void *so_far, *before, *rest; // decays from the chunk's begin: with, without a token's own; to the end
+    void *so_far, *before, *rest; // decays from the chunk's start: with, without a token's own; to the end
     void *lower, *inverse;        // the triangle L of the corrections, and the inverse of I + L
     void *late, *room, *pairs, *pairs_e, *ways; // w decayed to the end; room: keys or values; TILE x TILE
     void *found, *r, *dy_now, *r_now;           // a row of values per token
@@ -90,7 +90,7 @@ struct back {
     const int32_t *offsets;
     char *out[DELTA_COTANGENTS];
     int64_t heads, keys, values, time;
-    size_t item, wide; // bytes
+    size_t item, wide; // bytes per element of the inputs, and of the state
     row_fn *widen, *narrow, *exponential;
     const struct delta_back_code *code;
     atomic_bool *failed;

@@ -153,7 +153,7 @@ INNER VECTOR CODE(before)(VECTOR x, int64_t first, int64_t end) {
     return (VECTOR)((__typeof__(is))x & is);
 }
 
-// Computes the logarithms of the decays from after token i to token t, and from the chunk's begin to each
+// Computes the logarithms of the decays from after token i to token t, and from the chunk's start to each
 // token, with its own decay (so_far) and without it (before). All are sums and none is a difference, because
 // a decay may be 0.
 CODE_TARGET static void CODE(logarithms)(const struct delta_chunk *c) {

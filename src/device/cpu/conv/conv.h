@@ -20,7 +20,7 @@ struct convolution {
     zl_dtype dtype;
     int64_t item;
     int64_t batch;
-    int64_t groups, channels, outputs; // of a group
+    int64_t groups, channels, outputs; // groups; channels and outputs per group
     int64_t taps, rows;                // taps of the kernel, and rows of the output
     bool in_batch;                     // the groups of x are in its batch axis
     bool is_dense;                     // x is contiguous
@@ -47,7 +47,7 @@ struct conv_room {
 };
 // Allocates so many bytes, which conv_close_room() frees. Returns NULL and an error if it cannot.
 void *conv_open_room(struct conv_room *room, int64_t bytes);
-// Frees the memory, if there is any; a room that was never opened is all zeros.
+// Frees the memory, if there is any. A room that was never opened must be all zeros.
 void conv_close_room(struct conv_room *room);
 
 // Computes the convolution by the algorithm that suits it. Returns false, with an error, if memory runs out.
@@ -101,7 +101,7 @@ static inline void conv_next_spot(const struct convolution *v, struct spot *s) {
 
 // Returns whether x is dilated along an axis, and no dilated axis has a stride.
 bool conv_has_phases(const struct convolution *v);
-// Computes it phase by phase. Returns false, with an error, if memory runs out.
+// Computes the convolution phase by phase. Returns false, with an error, if memory runs out.
 bool conv_phases(const struct convolution *v, const struct conv_kernel *w);
 
 // conv_panels.c: for channels that fill the units of a micro-kernel.
@@ -138,7 +138,7 @@ int64_t conv_window_parts(struct convolution *v, int64_t item, int64_t panels);
 bool    conv_window_open(struct conv_window *w, const struct convolution *v, int64_t spots, zl_dtype dtype);
 // Fills the window of a part, unless it is filled already, and sets the part's panels: *first to *end - 1.
 void    conv_window_fill(struct conv_window *w, int64_t part, int64_t panels, int64_t *first, int64_t *end);
-// Returns the row of the output that is a position along the last axis in one of the window's lines.
+// Returns the row of the output at a position along the last axis, in one of the window's lines.
 static inline int64_t conv_window_row(const struct conv_window *w, int64_t line, int64_t spot) {
     const struct convolution *v = w->v;
     return ((w->batch * v->out[0] + w->first) * v->out[1] + w->second + line) * v->out[2] + spot;

@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum {
-    SPOTS = 16,     // of a tile
+    SPOTS = 16,     // positions per tile
     CHANNELS = 32,  // per tile, and elements of k per step
     OUTPUTS = 16,   // per panel
     TILE = 1024,    // bytes
@@ -132,7 +132,7 @@ put(const struct conv_window *w, const float *sum, int64_t line, int64_t at, int
     }
 }
 
-// Computes positions from the begin of a line on, which may reach over all lines, for a pair of panels of
+// Computes positions from the start of a line on, which may reach over all lines, for a pair of panels of
 // outputs.
 static void run_line(const struct conv_window *w, int64_t line, int64_t spots, int64_t pair) {
     const struct convolution *v = w->v;

@@ -135,7 +135,7 @@ static void convolve_rows(const struct convolution *v, int64_t row, int64_t to) 
     const int64_t apart = v->axis[2].stride * v->step[2], bytes = v->groups * v->item;
     struct spot at = spot_of(v, row);
     struct tap tap[TAPS];
-    bool follows = false, threes = false; // follows: in the line of the positions before
+    bool follows = false, threes = false; // follows: in the same line as the positions before
     for (int64_t n, taps = 0; row < to; row += n) {
         bool one = row + SPOTS > to || !are_alike(v, &at);
         for (int64_t t = 0; follows && !one && t < taps; t++)

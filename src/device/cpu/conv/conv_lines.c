@@ -1,8 +1,8 @@
 // conv_lines.c - convolutions of one channel into one: a line of the output is the sum of shifted lines of
 // the input, each multiplied by a tap.
 //
-// A part is a piece of a line. The elements of the input that it needs are copied and padded with zeros. All
-// taps are added to as many sums as fit into registers before the next sums.
+// A part is a piece of a line. The elements of the input that it needs are copied and padded with zeros. As
+// many sums as fit into registers are computed at once, over all taps of a line of the kernel.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/gemm/product.h"

@@ -129,7 +129,8 @@ static void add(const struct taps *t, const struct line *l, int64_t o, int64_t s
     (t->v->dtype == ZL_FLOAT64 ? add_f64 : add_f32)(spots, &r);
 }
 
-// These return the first tap that lies inside of x for element o of a line, and the one after the last.
+// first_tap() returns the first tap that lies inside of x for element o of a line, end_tap() the one after
+// the last.
 static int64_t first_tap(const struct convolution *v, int64_t o) {
     const struct conv_axis *a = &v->axis[2];
     int64_t before = a->low - o * a->stride;

@@ -2,8 +2,9 @@
 // at a time, or by conv_panels.c, conv_positions.c or conv_amx.c.
 //
 // Depthwise convolutions are not matrix products: rows of channels are multiplied and added (conv_channels.c,
-// or conv_taps.c if the kernels are large). If there is one channel, lines of positions are (conv_lines.c).
-// The division into tiles does not depend on the number of threads, so the results do not either.
+// or conv_taps.c if the kernels are large). With one channel and one output, lines of positions are
+// multiplied and added (conv_lines.c). The division into tiles does not depend on the number of threads, so
+// the results do not either.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/gemm/product.h"

@@ -192,7 +192,7 @@ struct long_line {
     struct fft_line halves; // half + 1 elements of the transform of the real line
 };
 
-// These copy elements of a line from memory to lists as those of a plan with one lane, and back.
+// load_ends() copies elements of a line from memory to the lists of a plan with one lane, store_ends() back.
 static void load_ends(const struct fft_line *line, int64_t from, int64_t count, float *re, float *im) {
     char *at = line->data + from * line->step;
     cpu_fft_load(&at, 1, line->step, line->apart, count, re, im);

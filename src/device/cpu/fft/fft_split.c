@@ -11,8 +11,8 @@ enum {
     WORK_LEAST = 1 << 15
 }; // WORK_LEAST: numbers that are worth another thread
 
-// Number k of column j is multiplied by exp(-2 pi i j k / n), which is the product of that of the first
-// column of j's group and of a factor for j's place in the group.
+// Number k of column j is multiplied by exp(-2 pi i j k / n). This is the product of the root for the first
+// column of j's group (coarse) and that for the distance of j from it (fine).
 struct fft_split {
     int64_t n, first, second;
     struct fft_plan *columns, *rows;

@@ -127,8 +127,8 @@ bool cpu_eigh_condensed(const struct call *c) {
 
 // Other matrices --------------------------------------------------------------------------------------------
 
-// Initialises an orthogonal matrix of rows x rows, of which LAPACK sets the first cols x cols elements. The
-// others are those of the identity matrix.
+// Initialises an orthogonal matrix of rows x rows, of which LAPACK sets the upper left square of cols x cols.
+// The other elements are those of the identity matrix.
 static void start_vectors(const struct factor *f, char *left, int64_t rows, int64_t cols) {
     memset(left, 0, (size_t)(rows * rows * f->item));
     for (int64_t i = cols; i < rows; i++)

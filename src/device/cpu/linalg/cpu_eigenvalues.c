@@ -40,7 +40,7 @@ static size_t room_bytes(const struct factor *f) {
                               MAX_OF(6 * (size_t)f->item, sizeof(struct francis_reflection_f64)));
 }
 
-// Moves rows and columns [low, high) of a matrix of n rows to its begin, as a matrix of that size.
+// Moves rows and columns [low, high) of a matrix of n rows to its start, as a matrix of that size.
 static void cut_out(char *a, int64_t n, int64_t low, int64_t high, int64_t item) {
     int64_t rows = high - low;
     for (int64_t j = 0; j < rows; j++)

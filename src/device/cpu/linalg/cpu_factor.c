@@ -1,4 +1,4 @@
-// cpu_factor.c - triangular factors and inverses by LAPACK.
+// cpu_factor.c - triangular and orthogonal factors and inverses, by LAPACK and by blocked.c.
 
 #include "device/cpu/linalg/linalg.h"
 
@@ -51,7 +51,8 @@ bool cpu_cholesky(const struct call *c) {
 
 // Inverses --------------------------------------------------------------------------------------------------
 
-// These return the bytes of a matrix, and of the work area for inverting its triangles.
+// matrix_bytes() returns the bytes of a matrix, beside_bytes() those of the work area for inverting its
+// triangles.
 static size_t matrix_bytes(const struct factor *f) {
     return cpu_factor_aligned((size_t)f->n * (size_t)f->n * (size_t)f->item);
 }

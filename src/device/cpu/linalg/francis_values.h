@@ -238,8 +238,8 @@ static bool FRANCIS(is_nothing)(const struct FRANCIS(window) *w, int64_t k, int6
     return ba * (ab / (aa + ab)) <= fmax(least, FRANCIS_EPSILON * (bb * (aa / (aa + ab))));
 }
 
-// Chooses both shifts: the eigenvalues of the last two rows, or other numbers after every ten steps without
-// success.
+// Chooses both shifts: the eigenvalues of the last two rows, or exceptional shifts after every ten steps
+// without success.
 static void FRANCIS(choose)(const struct FRANCIS(window) *w, int steps, double *re, double *im) {
     int64_t at = w->high - 1;
     if (steps % 10 == 0 && steps) {

@@ -8,7 +8,7 @@
 #include <math.h>
 
 enum { K_GROUPS_MOST = 16 };                // groups per block
-enum { GROUP_MOST = 128, TRAFFIC = 65536 }; // bytes that are worth another thread
+enum { GROUP_MOST = 128, TRAFFIC = 65536 }; // TRAFFIC: bytes that are worth another thread
 
 // Numbers ---------------------------------------------------------------------------------------------------
 

@@ -3,10 +3,10 @@
 // rows.
 //
 // All parts of the numbers of a row are added to the same sums, the highest part first: in between, a sum is
-// multiplied by 256. So it has to fit into 32 bits. Once per block, it is multiplied by the share of the
-// column's unit that the block's scale is, a whole number too, of which 2^31 is 1, and the upper half of the
-// product is added to a total. That takes one instruction, where floats would take three. With codes of eight
-// bits, the last of three parts has sums of its own, as they would not fit otherwise.
+// multiplied by 256. So it has to fit into 32 bits. Once per block, it is multiplied by the block's share:
+// its scale divided by the column's unit, as an integer of which 2^31 is 1. The upper half of the product is
+// added to a total. That takes one instruction, where floats would take three. With codes of eight bits, the
+// last of three parts has sums of its own, as they would not fit otherwise.
 //
 // It is written in assembly, as gemm_neon.c is: v8..v19 hold totals, v20..v31 sums, v0 and v1 codes of
 // columns, v2 and v3 codes of rows, which are read right before they are used, v4..v7 shares. The sums of a
@@ -28,7 +28,7 @@
 #define INLINE WITH_I8MM static inline __attribute__((always_inline))
 
 enum { SLICE = 8, BLOCK = 4 * SLICE, COLUMNS = 4, PAIRS = INT_DOZEN / 2, VECTORS_OF_PAIR = COLUMNS / 2 };
-enum { LOW_BITS = 4 }; // by which shares are shifted for sums of the last part alone
+enum { LOW_BITS = 4 }; // bits by which shares are shifted for separate sums of the last part
 
 typedef ints4 ints_memory __attribute__((aligned(4), may_alias));
 

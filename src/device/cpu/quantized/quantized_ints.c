@@ -65,8 +65,8 @@ static int64_t set_sums(const struct ints *j) {
 #define VECTORS __attribute__((optimize("O3", "no-trapping-math")))
 #endif
 
-// Returns the largest magnitude. It compares bits, because those of floats that are not negative are in
-// order.
+// Returns the largest magnitude. It compares bits, because those of non-negative floats have the order of
+// their values.
 VECTORS static float largest_of(const float *x, int64_t count) {
     uint32_t most = 0;
     for (int64_t i = 0; i < count; i++) {
