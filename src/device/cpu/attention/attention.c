@@ -1,4 +1,5 @@
-// attention.c - how attention reads its inputs, whatever their layout, and which code it uses.
+// attention.c - how attention reads, packs and masks its inputs, whatever their layout, and which code and
+// kernel it uses.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/attention/attention.h"
@@ -47,7 +48,7 @@ static const struct gemm_kernel *plain_kernel(zl_dtype dtype, int64_t cols) {
     return best;
 }
 
-// Whether `soften_half` packs weights for it.
+// Returns whether `soften_half` packs weights for this kernel.
 static bool takes_half(const struct gemm_kernel *k) {
 #if defined(__x86_64__)
     return k->unit == 2 && !k->flip;
@@ -64,7 +65,8 @@ static const struct gemm_kernel *half_kernel(void) {
     return NULL;
 }
 
-// A panel that its queries do not fill takes as long as a full one.
+// A panel that the queries do not fill takes as long as a full one: few queries get a kernel with few
+// columns.
 const struct gemm_kernel *cpu_attention_kernel(zl_dtype dtype, int64_t rows) {
     const struct gemm_kernel *k = dtype == ZL_BFLOAT16 ? half_kernel() : NULL;
     return k ? k : plain_kernel(ZL_FLOAT32, rows);
@@ -87,7 +89,7 @@ void cpu_attention_input(struct attend *a, struct attention_input *x, zl_array f
     x->widen = dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[ZL_FLOAT32][dtype];
 }
 
-// Sinks of every head as float32.
+// Reads the sinks of all heads as float32.
 static bool read_sinks(struct attend *a, zl_array sinks) {
     union scalar room;
     zl_dtype dtype = (zl_dtype)sinks->dtype;
@@ -119,7 +121,7 @@ bool cpu_attention_open(struct attend *a, const struct attention *from) {
     if (from->mask) {
         cpu_attention_input(a, &a->mask, from->mask, 3, share);
         a->hides = from->mask->dtype == ZL_BOOL;
-        a->mask.lines = q[2]; // whether it is stretched or not
+        a->mask.lines = q[2]; // also where the mask is broadcast
         a->mask.cols = a->keys;
         if (from->mask->dim[3] == 1)
             a->mask.stride[3] = 0;
@@ -129,12 +131,12 @@ bool cpu_attention_open(struct attend *a, const struct attention *from) {
 
 // Rows ------------------------------------------------------------------------------------------------------
 
-// Whether rows from `first` on are all as far from each other.
+// Returns whether count rows from `first` on are equally far apart in memory.
 static bool is_even(const struct attention_input *x, int64_t first, int64_t count) {
     return first / x->lines == (first + count - 1) / x->lines || x->stride[1] == x->lines * x->stride[2];
 }
 
-// cols elements of one row.
+// Reads cols elements of one row as float32.
 static void read_row(const struct attention_input *x, const char *row, int64_t cols, float *to) {
     enum { PIECE = 512 };
     _Alignas(16) char narrow[PIECE * sizeof(float)];
@@ -183,7 +185,7 @@ void cpu_attention_output(struct attention_output *y, zl_array to, int64_t share
     y->narrow = to->dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[to->dtype][ZL_FLOAT32];
 }
 
-// Rows of one head.
+// Stores rows that belong to one head.
 static void put_lines(const struct attention_output *y, char *to, int64_t count, const float *from,
                       int64_t apart, float *room) {
     const int64_t word = sizeof(float), line = y->cols * word;
@@ -214,7 +216,7 @@ static struct gemm_packing packing_of(const struct attend *a, const struct atten
                                  factor == 0 && u->a_unit ? u->a_unit : u->unit, u->step};
 }
 
-// Rows consecutive.
+// Copies count rows to `to`, where they are contiguous.
 static void gather_rows(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
                         char *to) {
     const int64_t row = x->cols * x->item;
@@ -229,7 +231,7 @@ void cpu_attention_pack_rows(const struct attend *a, const struct attention_inpu
     const int64_t width = factor == 0 ? u->rows : u->b_cols ? u->b_cols : u->cols;
     const int64_t packed = attention_packed(a, width, count, x->cols);
     struct gemm_packing p = packing_of(a, x, factor);
-    if (factor) // panels that one of b consists of, and no row fills
+    if (factor) // clear the parts of b's last panel (u->b_cols) that no row fills
         memset(to + packed, 0, (size_t)(attention_packed(a, u->cols, count, x->cols) - packed));
     if (is_even(x, first, count)) {
         gemm_pack(&p, to, width, attention_row(x, b, m, first), x->stride[3], x->stride[2], x->cols, count,

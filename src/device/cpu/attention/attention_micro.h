@@ -1,5 +1,5 @@
-// attention_micro.h - the inner loops of attention, included once a vector size: CODE(name), CODE_BYTES,
-// CODE_TARGET.
+// attention_micro.h - the inner loops of attention, included once per vector size with CODE(name), CODE_BYTES
+// and CODE_TARGET defined.
 
 typedef float CODE(vector) __attribute__((vector_size(CODE_BYTES)));
 typedef CODE(vector) CODE(memory) __attribute__((aligned(4), may_alias));
@@ -12,7 +12,7 @@ typedef int32_t CODE(whole) __attribute__((vector_size(CODE_BYTES)));
 #define INNER    GEMM_FUSED CODE_TARGET static inline __attribute__((always_inline))
 #define OUTER    GEMM_FUSED CODE_TARGET static
 
-// The larger; NaN if b is.
+// Returns the larger of a and b; NaN if b is NaN.
 INNER VECTOR CODE(larger)(VECTOR a, VECTOR b) {
 #if defined(__aarch64__)
     __asm__("fmax %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(b));
@@ -25,7 +25,7 @@ INNER VECTOR CODE(larger)(VECTOR a, VECTOR b) {
 #endif
 }
 
-// 2^r, r of at most 0.5.
+// Returns 2^r for an r between -0.5 and 0.5.
 INNER VECTOR CODE(power_of)(VECTOR r) {
     GEMM_CONTRACT
     VECTOR low = r * 0.693146967f + 1.0f, middle = r * 0.0555071327f + 0.240221197f,
@@ -33,11 +33,11 @@ INNER VECTOR CODE(power_of)(VECTOR r) {
     return (high * square + middle) * square + low;
 }
 
-// exp(x) of x that are hardly positive, 0 below -88: 2^n times a polynomial of what is left, within 2 units
-// in the last place.
+// Returns exp(x) for x that are hardly positive; 0 below -88. exp(x) is 2^n * 2^r with a whole n, and 2^r a
+// polynomial. The error is at most 2 ULP.
 INNER VECTOR CODE(exp)(VECTOR x) {
     GEMM_CONTRACT
-    // the last bits of what is added to it are a whole number, then an exponent
+    // a number plus `shift` has its whole part plus the exponent bias in its last bits
     const float shift = 12582912 + 127;
     x = CODE(larger)((VECTOR){0} - 88.03f, x);
     VECTOR n = x * 1.44269504f + shift;
@@ -45,7 +45,8 @@ INNER VECTOR CODE(exp)(VECTOR x) {
     return CODE(power_of)(x * 1.44269504f + (shift - n)) * power;
 }
 
-// Some vectors of columns at a time, which are all read before the next row.
+// STRIPS runs DO for all columns, on one to three vectors of columns at a time. DO reads all of these vectors
+// before the next row.
 #define EACH(vectors) _Pragma("GCC unroll 4") for (int v = 0; v < (vectors); v++)
 #define STRIPS(c, cols, DO)                     \
     for (int64_t c = 0, rest; c < cols;) {      \
@@ -151,7 +152,8 @@ OUTER void CODE(power)(float *scores, int64_t keys, int64_t cols, float top, flo
 #if defined(__aarch64__)
 #define SOFTEN_HALF cpu_attention_soften_half
 #elif CODE_BYTES == 64
-// Columns of a vector, of two keys at a time: their weights become pairs of a panel.
+// Computes the weights of some vectors of columns, two keys at a time: the weights of a column for both keys
+// become a pair of bf16 numbers of the panel.
 INNER CODE_PAIRS_TARGET void CODE(pairs_strip)(int vectors, const float *scores, int64_t keys, int64_t cols,
                                                float scale, const float *most, float *sum, char *to,
                                                int64_t row) {
@@ -177,7 +179,7 @@ static CODE_PAIRS_TARGET GEMM_FUSED void CODE(soften_half)(float *scores, int64_
                                                            const struct gemm_kernel *u, float scale,
                                                            const float *most, float *sum, float *room,
                                                            char *to) {
-    const int64_t part = u->b_cols ? u->b_cols : u->cols, row = 2 * part * 2; // of a pair of keys, in bytes
+    const int64_t part = u->b_cols ? u->b_cols : u->cols, row = 2 * part * 2; // bytes per pair of keys
     (void)room;
     for (int64_t c = 0; c < u->cols; c += LANES)
         CODE(pairs_strip)(1, scores + c, keys, u->cols, scale, most + c, sum + c,
@@ -188,7 +190,7 @@ static CODE_PAIRS_TARGET GEMM_FUSED void CODE(soften_half)(float *scores, int64_
 #define SOFTEN_HALF NULL
 #endif
 
-// Numbers that do not fill a vector are taken as one with others that do not count.
+// Scores that do not fill a vector are padded with numbers whose exponential is 0.
 OUTER bool CODE(soften_row)(float *scores, int64_t keys, float *most, float *sum, float *factor) {
     GEMM_CONTRACT
     float before = *most, after = before;
@@ -293,7 +295,7 @@ OUTER void CODE(scale_cols)(float *x, int64_t rows, int64_t cols, const float *f
 
 // One row ---------------------------------------------------------------------------------------------------
 
-// Sums of the four lanes of four vectors.
+// Returns the sum of the lanes of each of the four vectors.
 INNER quad CODE(lane_sums)(quad a, quad b, quad c, quad d) {
     quad ab = __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
     quad cd = __builtin_shufflevector(c, d, 0, 2, 4, 6) + __builtin_shufflevector(c, d, 1, 3, 5, 7);
@@ -358,7 +360,7 @@ OUTER float CODE(longest)(const float *rows, int64_t row, int64_t count, int64_t
     return most;
 }
 
-// Some vectors of the sum stay in registers while all rows go by.
+// Keeps some vectors of the sum in registers while it adds all rows to them.
 #define ADD_STRIPE(vectors)                                                      \
     for (; i + 4 * vectors <= cols; i += 4 * vectors) {                          \
         quad s[vectors];                                                         \

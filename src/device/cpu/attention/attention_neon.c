@@ -1,11 +1,11 @@
 // attention_neon.c - softmax weights of attention on aarch64, in assembly. exp(x) is a chain of a dozen
-// dependent operations, and compilers put too little work between them. Here each operation is done for four
-// keys of twelve queries before the next.
+// dependent operations, and compilers do not interleave enough independent work. Here each operation is done
+// for four keys of twelve queries before the next one.
 //
-// x = score - most becomes 2^n * 2^r with a whole n. A first pass stores r in place of the score, and n,
-// still to be shifted to be an exponent, in `room`; a second pass computes 2^r by a polynomial. Weights are 0
-// where x is below -88. Scores that are exponents of 2 already, and cannot be large, take one pass: there n
-// is stored only until the polynomial has freed its registers.
+// exp(score - most) is computed as 2^n * 2^r with a whole n. A first pass stores r in place of the score, and
+// n, not yet shifted into the place of an exponent, in `room`; a second pass computes 2^r by a polynomial.
+// Weights are 0 where score - most is below -88. Scores that are exponents of 2 already, and cannot be large,
+// take one pass: there n is stored only until the polynomial has freed its registers.
 
 #include "device/cpu/attention/attention.h"
 
@@ -16,7 +16,8 @@
         "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", \
         "v30", "v31", "memory", "cc"
 
-// Twelve vectors in v0 on, twelve more in v12 on; a number of three columns of vectors in c0, c1, c2.
+// EACH applies DO to vectors v0 to v11, with v12 to v23 as the second operands. EACH_BY applies it to v0 to
+// v11 with the three vectors c0, c1 and c2, which hold a number for each of the twelve columns, in turn.
 #define EACH(DO) \
     DO(0, 12)    \
     DO(1, 13)    \
@@ -48,7 +49,8 @@
 #define BY_LOG2(x, n) "fmla v" #n ".4s, v" #x ".4s, v25.4s\n"
 #define UNSHIFT(x, n) "fsub v" #n ".4s, v26.4s, v" #n ".4s\n"
 
-// v24: the least x; v25: scale * log2(e); v26: what makes a whole number of the last bits.
+// v24: the least score - most; v25: scale * log2(e); v26: the shift that leaves a whole number in the last
+// bits.
 static void split(float *scores, int64_t keys, float scale, const float *most, float *room) {
     const float numbers[][8] = {EIGHT(12582912 + 127), {-88.03f / scale, 1.44269504f * scale}};
     __asm__ volatile("ldr q26, [%[numbers]]\n"
@@ -72,7 +74,8 @@ static void split(float *scores, int64_t keys, float scale, const float *most, f
 #define BY_R(to, p, r) "fmla v" #to ".4s, v" #p ".4s, v" #r ".4s\n"
 #define FOUR_BY_R(t0, t1, t2, t3, p0, p1, p2, p3, r0, r1, r2, r3, by) \
     FOUR_OF(t0, t1, t2, t3, by) BY_R(t0, p0, r0) BY_R(t1, p1, r1) BY_R(t2, p2, r2) BY_R(t3, p3, r3)
-// p by r plus the next number, for all twelve p. Sixteen registers take turns: four are free.
+// A step of Horner's method for twelve polynomials: p times r plus the next coefficient. The twelve values
+// rotate through the sixteen registers v12 to v27, of which four are free.
 #define STEP_1(by)                                            \
     FOUR_BY_R(24, 25, 26, 27, 12, 13, 14, 15, 0, 1, 2, 3, by) \
     FOUR_BY_R(12, 13, 14, 15, 16, 17, 18, 19, 4, 5, 6, 7, by) \
@@ -125,7 +128,7 @@ static void soften_some(float *scores, int64_t keys, float scale, const float *m
         : CLOBBERED);
 }
 
-enum { AT_ONCE = 128 }; // keys whose n stay in L1 beside all scores
+enum { AT_ONCE = 128 }; // keys whose n fit into L1 along with all scores
 
 void cpu_attention_soften_neon(float *scores, int64_t keys, float scale, const float *most, float *sum,
                                float *room) {
@@ -133,7 +136,8 @@ void cpu_attention_soften_neon(float *scores, int64_t keys, float scale, const f
         soften_some(scores + at * HALF_COLS, MIN_OF(AT_ONCE, keys - at), scale, most, sum, room);
 }
 
-// Four cycles per vector: as many as its operations, of three operands each, take to be read.
+// Takes four cycles per vector, which is the time that reading the operands of its three-operand instructions
+// takes.
 void cpu_attention_power_neon(float *scores, int64_t keys, float top, float *sum) {
     const float numbers[][8] = {EIGHT(0.0013276472f), EIGHT(0.00967554133f), EIGHT(0.0555071327f),
                                 EIGHT(0.240221197f),  EIGHT(0.693146967f),   EIGHT(ATTENTION_SHIFT(top))};
@@ -152,7 +156,8 @@ void cpu_attention_power_neon(float *scores, int64_t keys, float top, float *sum
         : CLOBBERED);
 }
 
-// Narrow four keys of four queries to bf16 and transpose them: four units of four elements, one per query.
+// Narrows four keys of four queries to bf16 and transposes them into four units of four elements, one per
+// query.
 #define NARROW(a, b, c, d)                                           \
     "bfcvtn v" #a ".4h, v" #a ".4s\nbfcvtn v" #c ".4h, v" #c ".4s\n" \
     "bfcvtn2 v" #a ".8h, v" #b ".4s\nbfcvtn2 v" #c ".8h, v" #d ".4s\n"
@@ -163,7 +168,7 @@ CPU_WITH("bf16")
 void cpu_attention_soften_half(float *scores, int64_t keys, const struct gemm_kernel *u, float scale,
                                const float *most, float *sum, float *room, char *to) {
     const float numbers[][8] = {EIGHT(0.0551716691f), EIGHT(0.242611122f), EIGHT(0.693260985f),
-                                EIGHT(0.999928074f)}; // within 2^-13
+                                EIGHT(0.999928074f)}; // the error is at most 2^-13
     (void)u;
     split(scores, keys, scale, most, room);
     __asm__ volatile(

@@ -1,6 +1,6 @@
-// cpu_attention.c - attention by blocks of queries and keys: a softmax whose largest score and sum are not
-// known before the last block, so that what was added up is corrected when a block has a larger one. No
-// matrix of all scores exists.
+// cpu_attention.c - the forward pass of attention, by blocks of queries and keys with an online softmax: the
+// largest score and the sum of a row are known only after the last block, so that sums computed so far are
+// corrected when a block has a larger score. The matrix of all scores is never stored.
 
 #include "device/cpu/attention/attention.h"
 #include "device/cpu/rows/operands.h"
@@ -8,37 +8,37 @@
 #include <math.h>
 
 enum {
-    ROWS = 2048, // queries of a block, for which keys are packed once
+    ROWS = 2048, // queries per block; keys are packed once for each block
     ROWS_LEAST = 16,
-    KEYS = 512,    // of a block: with their values they stay in L2, scores of a panel of queries in L1
-    FEW = 7,       // rows for which keys are read where they are
-    FEW_KEYS = 64, // of a block then
-    FLOPS_LEAST = 1 << 19, // that are worth another thread
-    TOP_MOST = 36,         // so that no weight is too small beside values of any size that is used
-    TOP_ROWS = 96,         // of a block, for which it is worth to know how long keys are
-    INVARIANT_KEYS = 64,   // at most as many cost nothing if all rows go the same way
+    KEYS = 512,    // per block: they and their values fit into L2, the scores of a panel of queries into L1
+    FEW = 7,       // up to so many rows, keys are not packed
+    FEW_KEYS = 64, // keys per block in that case
+    FLOPS_LEAST = 1 << 19, // operations that are worth another thread
+    TOP_MOST = 36,         // largest bound of scores: weights are 2^-72 or more, far from underflow
+    TOP_ROWS = 96,         // the fewest rows of a block that make it worth computing the lengths of keys
+    INVARIANT_KEYS = 64,   // up to so many keys, computing all rows in the same way costs nothing
 };
 
 struct forward {
     struct attend a;
     struct attention_output out;
     float *state;
-    float scale;           // 1: scores are scaled before all else, else they are as weights are made of them
-    int64_t block, blocks; // rows of one, and how many a matrix has
-    bool invariant;        // no row may depend on those beside it: all go by panels, and none by small scores
+    float scale;           // applied when weights are computed; 1 if scores are scaled before masking
+    int64_t block, blocks; // rows per block, and blocks per matrix
+    bool invariant;        // rows must not depend on each other: panels for all, and no bound of scores
     atomic_bool failed;
 };
 
-// What one block works with, in the scratch of its thread.
+// The arrays of one block, in the scratch memory of its thread.
 struct work {
     char *q, *keys, *values; // packed
-    char *weights;           // of a panel of queries, packed, unless scores are
-    float *scores, *y;       // y: lines of columns of values, for each panel of queries
-    float *most, *sum;       // of all rows
+    char *weights;           // of a panel of queries, packed as bf16; float32 weights replace the scores
+    float *scores, *y;       // y: for each panel of queries, a row per column of the values
+    float *most, *sum;       // one number per row of the block
     float *room;
-    int64_t b, m, first, count; // of rows
-    int64_t seen;               // keys that any of them sees
-    float top;                  // of scores that are small; else 0
+    int64_t b, m, first, count; // of the block's rows
+    int64_t seen;               // the most keys that count for one of the rows
+    float top;                  // the bound of the scores (find_top), or 0
 };
 
 static void *take(char *at, size_t *used, int64_t bytes) {
@@ -47,7 +47,7 @@ static void *take(char *at, size_t *used, int64_t bytes) {
     return at ? at + before : NULL;
 }
 
-// Lays it out from `at` on, unless that is NULL; the bytes that it takes.
+// Assigns the arrays their addresses from `at` on, unless that is NULL. Returns the bytes that they take.
 static size_t lay_out(const struct forward *f, struct work *w, char *at) {
     const struct attend *a = &f->a;
     const struct gemm_kernel *u = a->kernel;
@@ -84,7 +84,8 @@ static void start(const struct forward *f, struct work *w) {
         w->most[i] = HIDDEN, w->sum[i] = 0;
 }
 
-// Heads that share keys are neighbours.
+// Stores the largest score and the sum of each row for the backward pass. Heads that share keys are
+// consecutive.
 static void keep_state(const struct forward *f, const struct work *w, float scale) {
     float *to = f->state + 2 * ((w->b * f->a.matrices + w->m) * f->a.rows + w->first);
     const float most = w->top * (float)M_LN2, rest = (float)exp(w->top * M_LN2 - most);
@@ -99,9 +100,9 @@ static void keep_state(const struct forward *f, const struct work *w, float scal
 }
 
 // Scores that are small -------------------------------------------------------------------------------------
-// No score is further from 0 than the longest query and the longest key are long. Where that is little,
-// weights need no largest score: scores are exponents of 2, since queries are scaled so, and one number is
-// subtracted from all.
+// No score is larger in magnitude than the length of the longest query times the length of the longest key.
+// If that bound is small, softmax does not need the largest score of each row: queries are scaled so that
+// scores are exponents of 2, and the bound is subtracted from all of them.
 
 static float longest(const struct attend *a, const struct attention_input *x, const struct work *w,
                      int64_t first, int64_t count) {
@@ -119,8 +120,8 @@ static float exponents(const struct attend *a) {
     return a->scale * (float)M_LOG2E;
 }
 
-// 0: they may be large. Hidden keys count alike where a query sees none, which weights of 0 cannot say: not
-// then either.
+// Returns the bound of the block's scores, or 0 if they may be large. Also returns 0 if a query may see no
+// key: then all keys count alike, which weights of 0 cannot express.
 static float find_top(const struct forward *f, const struct work *w) {
     const struct attend *a = &f->a;
     if (f->invariant || a->mask.data || a->sinks || !(a->scale > 0) || a->kernel->dtype != ZL_FLOAT32 ||
@@ -128,12 +129,13 @@ static float find_top(const struct forward *f, const struct work *w) {
         return 0;
     float square = longest(a, &a->q, w, w->first, w->count) * longest(a, &a->k, w, 0, w->seen);
     float top = ceilf(sqrtf(square) * exponents(a)) + 1;
-    return top <= TOP_MOST ? top : 0; // not if it is NaN
+    return top <= TOP_MOST ? top : 0; // 0 if it is NaN
 }
 
 // Panels ----------------------------------------------------------------------------------------------------
 
-// Scores of n keys to weights, packed: where these are. Keys that fill up a step have no weight.
+// Turns the scores of n keys into packed weights and returns their address. Keys that only pad the last step
+// of the kernel get a weight of 0.
 static const char *soften(const struct forward *f, struct work *w, int64_t i, int64_t n) {
     const struct attention_code *code = f->a.code;
     const int64_t cols = f->a.kernel->cols, keys = attention_round(n, f->a.kernel->step);
@@ -150,8 +152,9 @@ static const char *soften(const struct forward *f, struct work *w, int64_t i, in
     return half ? w->weights : (const char *)w->scores;
 }
 
-// One panel of queries, row i of w on, with keys of which so many are packed. All have some of the first
-// keys: y starts with these.
+// Adds what a block of keys, from `key` on, contributes to one panel of queries, from row i of w on. `packed`
+// keys of the block are packed. The first block contains keys that count for every panel, so that it sets y,
+// and the others add to it.
 static void attend_panel(const struct forward *f, struct work *w, int64_t i, int64_t key, int64_t packed) {
     const struct attend *a = &f->a;
     const struct gemm_kernel *u = a->kernel;
@@ -175,7 +178,7 @@ static void attend_panel(const struct forward *f, struct work *w, int64_t i, int
     cpu_attention_multiply(a, a->width, n, packed, w->values, soften(f, w, i, n), y, key > 0);
 }
 
-// Lines of columns to rows of the result.
+// Divides the results of a panel of queries by their sums, and stores them as rows of the result.
 static void finish_panel(const struct forward *f, struct work *w, int64_t i) {
     const struct attend *a = &f->a;
     const int64_t cols = a->kernel->cols, count = MIN_OF(cols, w->count - i);
@@ -227,10 +230,10 @@ static void finish_row(const struct forward *f, struct work *w, int64_t i) {
 // Some keys and their values, as float32.
 struct few {
     const float *keys, *values;
-    int64_t key, n, row, value; // of the first; rows are so far from each other
+    int64_t key, n, row, value; // the first key and their number; floats between rows of keys, of values
 };
 
-// FOUR queries, or one, with some keys.
+// Adds what some keys contribute to `rows` queries, FOUR or one, from row i of w on.
 static void attend_rows(const struct forward *f, struct work *w, const struct few *k, int64_t i,
                         int64_t rows) {
     const struct attend *a = &f->a;
@@ -279,7 +282,8 @@ static void attend_few(const struct forward *f, struct work *w) {
 
 // All of them -----------------------------------------------------------------------------------------------
 
-// The last rows of all matrices come first: causal ones see most, and the shortest are left for the end.
+// Computes the blocks from `at` to `end`. Blocks are numbered so that the last rows of all matrices come
+// first: causal ones see the most keys, and the shortest blocks are left for the end.
 static void run_range(const void *context, int64_t at, int64_t end) {
     struct forward *f = (struct forward *)(uintptr_t)context;
     const int64_t matrices = f->a.batch * f->a.matrices;
@@ -300,7 +304,7 @@ static void run_range(const void *context, int64_t at, int64_t end) {
     }
 }
 
-// Blocks for all threads, as large as that allows.
+// Divides the rows into blocks, as large as possible while there are enough for all threads.
 static void cut(struct forward *f) {
     const struct attend *a = &f->a;
     int64_t matrices = a->batch * a->matrices, wanted = (4 * pool_threads() + matrices - 1) / matrices;

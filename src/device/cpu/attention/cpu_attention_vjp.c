@@ -13,8 +13,8 @@
 
 // Multiples of the columns of all kernels.
 enum {
-    ROWS = 480,   // queries whose panels are packed at once
-    QUERIES = 96, // of a block, along which cotangents of keys and values are added up
+    ROWS = 480,   // queries that are packed at once
+    QUERIES = 96, // queries per block, over which the products for dk and dv sum
     KEYS = 240,
 };
 
@@ -23,24 +23,24 @@ struct backward {
     struct attention_input y, g;
     const float *state;
     struct attention_output out[3]; // dq, dk, dv
-    float *drain;  // what each query adds to the cotangents of the sinks; NULL: there are none
-    int64_t parts; // that the rows of a matrix are cut in, a chunk for each in turn
+    float *drain;  // what each query adds to the cotangent of its head's sink; NULL: no sinks
+    int64_t parts; // of the rows of a matrix; the chunks are dealt to them in turn
     int64_t chunk;
-    float *sums; // dk and dv of every part of every matrix; NULL: there is one
+    float *sums; // dk and dv of every part of every matrix; NULL if there is one part
     atomic_bool failed;
 };
 
 // Arrays in a thread's scratch memory.
 struct work {
-    int64_t b, m, first, count;            // of rows
+    int64_t b, m, first, count;            // of the rows
     char *q, *g;                           // panels of queries, and of the cotangents of their results
-    char *q_cols, *g_cols;                 // their columns, block by block
+    char *q_cols, *g_cols;                 // the same transposed, block by block
     char *k, *k_cols, *v;                  // a block of keys and values
     float *most, *inverse, *less;          // of the rows
-    float *top;                            // what is to be subtracted from scores, before they are scaled
-    float *weights, *slopes;               // of a panel of queries
-    float *weights_turned, *slopes_turned; // panels of keys by a block of queries
-    float *dq, *dk, *dv;                   // of the rows; of all keys
+    float *top;                            // log-sum-exp of each row / scale, subtracted from unscaled scores
+    float *weights, *slopes;               // of a panel of queries; slopes: cotangents of scores
+    float *weights_turned, *slopes_turned; // transposed: panels of keys by a block of queries
+    float *dq, *dk, *dv;                   // dq: of the rows; dk and dv: of all keys
     float *room;
 };
 
@@ -50,7 +50,7 @@ static void *take(char *at, size_t *used, int64_t count) {
     return at ? at + before : NULL;
 }
 
-// Assigns the work arrays their places from `at` on, unless that is NULL. Returns the bytes that they take.
+// Assigns the arrays their addresses from `at` on, unless that is NULL. Returns the bytes that they take.
 static size_t lay_out(const struct backward *f, struct work *w, char *at) {
     const struct attend *a = &f->a;
     const int64_t rows = a->kernel->rows, cols = a->kernel->cols, step = a->kernel->step;
@@ -82,7 +82,7 @@ static int64_t keys_size(const struct backward *f, bool both) {
            (columns + (both ? attention_round(a->width, rows) : 0));
 }
 
-// Points dk and dv to the shared sums of this part of this matrix.
+// Makes dk and dv point to the shared sums of this part of this matrix.
 static void set_sums(const struct backward *f, struct work *w, int64_t matrix, int64_t part) {
     w->dk = f->sums + (matrix * f->parts + part) * keys_size(f, true);
     w->dv = w->dk + keys_size(f, false);
@@ -146,7 +146,8 @@ static void pack_keys(const struct backward *f, struct work *w, int64_t key, int
     cpu_attention_pack_cols(a, &a->k, w->b, w->m, key, n, room, w->k_cols);
 }
 
-// Weights and slopes of a panel of queries, row i of w on, by n keys; zeros behind them fill a panel of keys.
+// Computes the weights and the cotangents of the scores of a panel of queries, from row i of w on, with n
+// keys. Zeros after these keys fill the last panel of keys.
 static void weigh_panel(const struct backward *f, struct work *w, int64_t i, int64_t key, int64_t n) {
     const struct attend *a = &f->a;
     const int64_t cols = a->kernel->cols, count = MIN_OF(cols, w->count - i);
@@ -170,7 +171,8 @@ static void weigh_panel(const struct backward *f, struct work *w, int64_t i, int
     memset(w->slopes + n * cols, 0, rest);
 }
 
-// A panel of queries by n keys as panels of keys: row i of each is the first of the queries.
+// Transposes a panel of queries by n keys into panels of keys. The first of the queries becomes row i of
+// each.
 static void turn(const struct attend *a, const float *from, int64_t n, int64_t i, float *to) {
     const int64_t cols = a->kernel->cols, row = cols * (int64_t)sizeof(float);
     for (int64_t j = 0; j < n; j += cols)
@@ -178,7 +180,8 @@ static void turn(const struct attend *a, const float *from, int64_t n, int64_t i
                       (const char *)(from + j * cols), row, cols, cols);
 }
 
-// Queries i on, a block of them, with n keys, or those that they see.
+// Adds what a block of queries, from row i on, and n keys contribute to dq, dk and dv; of the keys, only
+// those that the queries see.
 static void run_block(const struct backward *f, struct work *w, int64_t i, int64_t key, int64_t n) {
     const struct attend *a = &f->a;
     const int64_t cols = a->kernel->cols, rows = a->kernel->rows, count = MIN_OF(QUERIES, w->count - i);
@@ -202,7 +205,7 @@ static void run_block(const struct backward *f, struct work *w, int64_t i, int64
     }
 }
 
-// Stores panels as rows of a result, from `row` on.
+// Stores panels, multiplied by scale, as rows of a result, from `row` on.
 static void put(const struct backward *f, struct work *w, int which, int64_t row, int64_t count, float *from,
                 float scale) {
     const struct attend *a = &f->a;
@@ -246,7 +249,7 @@ static void run_part(const struct backward *f, struct work *w, int64_t part) {
     }
 }
 
-// Runs `one` with each of some parts, or matrices.
+// Calls `one` for the parts from `at` to `end`, of which each matrix has `parts`.
 static void run_each(const void *context, int64_t at, int64_t end, int64_t parts,
                      void (*one)(const struct backward *f, struct work *w, int64_t matrix, int64_t part)) {
     struct backward *f = (struct backward *)(uintptr_t)context;

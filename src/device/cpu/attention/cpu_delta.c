@@ -1,9 +1,10 @@
-// cpu_delta.c - the delta rule on the CPU: each thread takes heads through all tokens, some columns of the
-// state at a time.
+// cpu_delta.c - the delta rule on the CPU. Each thread takes a head, or a part of its columns, through all
+// tokens, some columns of the state at a time.
 //
-// Overrides src/kernel/delta.tile, whose threads have a part of a column each: here columns are the lanes of
-// vectors, and those at work lie in L1 for TILE tokens: 3 us of CPU time for each token of a head of 128 x
-// 128 float32, gated_delta, 4 heads of 512 tokens (Xeon with AVX-512, busy with other work, 2026-11).
+// Overrides src/kernel/delta.tile, in which each thread has a part of a column. Here columns are the lanes of
+// vectors, and the columns that are being computed stay in L1 for TILE tokens. This takes 3 us of CPU time
+// per token of a head of 128 x 128 float32 (gated_delta, 4 heads of 512 tokens; Xeon with AVX-512, busy with
+// other work, 2026-11).
 
 #include <inttypes.h>
 
@@ -14,17 +15,17 @@
 
 enum { TILE = 32, LINE = 64 };
 
-// What TILE tokens of a head have in common for all columns: lines of keys numbers, with the decays already
-// in e and q.
+// The data of up to TILE tokens of a head that all columns have in common. e, q and w have a row of `keys`
+// numbers per token; `prepare` multiplies decays into e and q, and sets wq to the products of w and q.
 struct delta_tokens {
     int64_t tokens, keys;
     bool erases, by_column;
-    void *e, *q, *w, *decay, *wq, *beta; // beta: NULL without
+    void *e, *q, *w, *decay, *wq, *beta; // beta: NULL if the rule has none
 };
 struct delta_code {
     void (*prepare)(const struct delta_tokens *t, double scale, bool pre);
     void (*tokens)(const struct delta_tokens *t, void *state, const void *x, void *y);
-    int64_t cols; // that it takes at once
+    int64_t cols; // columns that `tokens` processes at once
 };
 
 #define CODE(name) name##_f32_base
@@ -68,10 +69,10 @@ struct delta {
     const char *state;
     char *next, *y;
     int64_t heads, keys, values, time, units, cols;
-    int64_t parts, blocks; // of each head the columns are in so many parts, of at most so many blocks of cols
-    size_t item, wide;     // bytes
+    int64_t parts, blocks; // parts of the columns of a head, and the most blocks of cols in a part
+    size_t item, wide;     // bytes per element of the inputs, and of the state
     bool by_column;
-    row_fn *widen, *narrow, *exponential; // NULL: there is nothing to do
+    row_fn *widen, *narrow, *exponential; // NULL: nothing to convert
     const struct delta_code *code;
     atomic_bool *failed;
 };
@@ -89,7 +90,7 @@ static const struct delta_code *choose_code(bool is_double) {
 
 // Tokens ----------------------------------------------------------------------------------------------------
 
-// Numbers of an input as those that are computed with.
+// Copies numbers of an input and converts them to the dtype of the state.
 static void widened(const struct delta *d, void *to, const char *from, int64_t count) {
     if (d->widen)
         cpu_call_row(d->widen, to, from, NULL, NULL, count);
@@ -97,13 +98,14 @@ static void widened(const struct delta *d, void *to, const char *from, int64_t c
         memcpy(to, from, (size_t)count * d->item);
 }
 
-// The numbers of a key: head n of all those of x shares one of so many heads.
+// Returns the address of the vector of a token that belongs to head `head` of x. `of` may have fewer heads
+// than x; then consecutive heads of x share one.
 static const char *key_at(const struct delta *d, const char *from, zl_array of, int64_t token, int64_t head) {
     int64_t heads = of->dim[2], own = head / (d->heads / heads);
     return from + (token * heads + own) * d->keys * (int64_t)d->item;
 }
 
-// Reads tokens from `first` on.
+// Reads tokens of a head, from `first` on, and prepares them.
 static void read_tokens(const struct delta *d, const struct delta_tokens *t, int64_t first, int64_t head) {
     int64_t line = d->keys * (int64_t)d->wide, gates = d->by_column ? d->keys : 1;
     for (int64_t s = 0; s < t->tokens; s++) {
@@ -130,12 +132,13 @@ static void copy_lines(char *to, int64_t to_line, const char *from, int64_t from
         memcpy(to + i * to_line, from + i * from_line, bytes);
 }
 
-// Where columns of x and of the result lie at a token.
+// Returns the byte offset of column `col` of a token and head in x and in the result.
 static int64_t value_at(const struct delta *d, int64_t token, int64_t head, int64_t col) {
     return ((token * d->heads + head) * d->values + col) * (int64_t)d->item;
 }
 
-// Takes columns from `col` on through the tokens. x and y have room for d->cols of each token.
+// Takes a block of columns, from `col` on, through the tokens. x and y have room for d->cols numbers per
+// token.
 static void run_block(const struct delta *d, const struct delta_tokens *t, int64_t first, int64_t head,
                       int64_t col, char *block, char *x, char *y) {
     int64_t wide = (int64_t)d->wide, cols = MIN_OF(d->cols, d->values - col), line = d->cols * wide;
@@ -151,8 +154,8 @@ static void run_block(const struct delta *d, const struct delta_tokens *t, int64
     }
 }
 
-// Scratch of a thread: five lines of keys for each token, decays among them, then the state, block by block
-// of columns.
+// The scratch memory of a thread: e, q, w and the decays with a row of keys for each token, wq and beta, x
+// and y of a block of columns, then the state, block by block of columns.
 struct scratch {
     struct delta_tokens t;
     char *block, *x, *y, *memory;
@@ -175,13 +178,13 @@ static bool scratch_open(const struct delta *d, struct scratch *s) {
                                  .wq = at + 4 * keys,
                                  .beta = d->beta ? at + 4 * keys + TILE * d->wide : NULL};
     s->x = at + 4 * keys + 2 * TILE * d->wide;
-    s->x += -(uintptr_t)s->x % LINE; // vectors cross no line of the cache
+    s->x += -(uintptr_t)s->x % LINE; // vectors do not cross cache lines
     s->y = s->x + TILE * cols;
     s->block = s->y + TILE * cols;
     return true;
 }
 
-// A part of the columns of one head of one sequence.
+// Runs one unit: a part of the columns of one head of one sequence.
 static void run_unit(const struct delta *d, struct scratch *s, int64_t unit) {
     int64_t line = unit / d->parts, sequence = line / d->heads, head = line % d->heads;
     int64_t first = d->offsets ? d->offsets[sequence] : sequence * d->time;
@@ -227,7 +230,7 @@ bool cpu_delta_offsets_ascend(const int32_t *offset, int64_t sequences, int64_t 
 }
 
 static void open_call(const struct call *c, struct delta *d) {
-    enum { UNITS_MOST = 8 }; // each part prepares the tokens for itself
+    enum { UNITS_MOST = 8 }; // a limit, as each part prepares the tokens for itself
     d->r = op_delta_read(c, c->in);
     zl_array x = d->r.x, state = d->r.state,
              given[] = {d->r.q, d->r.w, x, d->r.g, state, d->r.e, d->r.offsets, d->r.beta};

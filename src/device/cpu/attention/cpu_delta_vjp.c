@@ -3,8 +3,8 @@
 // (src/op/delta_chunks.c).
 //
 // A first pass keeps the state before each chunk, the corrections of its tokens and the inverse of their
-// triangle; a second goes through the chunks in reverse. Overrides src/kernel/delta_wy_vjp.tile, in which
-// workgroups compute the products of a chunk.
+// triangular matrix. A second pass goes through the chunks in reverse. Overrides
+// src/kernel/delta_wy_vjp.tile, in which workgroups compute the products of a chunk.
 
 #include "device/cpu/attention/cpu_delta.h"
 #include "device/cpu/gemm/product.h"
@@ -13,21 +13,21 @@
 
 enum { TILE = 32, LINE = 64 }; // TILE: a multiple of the columns of every panel
 
-// A chunk: matrices in panels (delta_back_micro.h) of TILE rows, if nothing else is said, and numbers of its
-// tokens. Rows behind its tokens are 0.
+// A chunk of up to TILE tokens: matrices in panels (delta_back_micro.h), of TILE rows unless stated
+// otherwise, and vectors of one number per token. Rows after the last token are 0.
 struct delta_chunk {
     int64_t tokens, keys, values; // keys and values: rounded to whole panels
     bool pre;
     double scale;
     void *q, *w, *e, *x, *dy;     // e: NULL if nothing is erased
-    void *e_beta, *x_beta;        // times beta
-    void *g, *beta;               // beta: NULL without
-    void *between, *erasing;      // decays between pairs of tokens; those that erasing meets
-    void *so_far, *before, *rest; // decays from the chunk's begin, and to its end
-    void *lower, *inverse;        // the triangle of the corrections, and the inverse of 1 and it
-    void *late, *room, *pairs, *pairs_e, *ways; // w at the chunk's end; room for keys or values; TILE by TILE
-    void *found, *r, *dy_now, *r_now;           // values of each token
-    void *w_transposed, *transposed;            // transposed: keys by TILE; a state, or values by TILE
+    void *e_beta, *x_beta;        // e and x times beta
+    void *g, *beta;               // beta: NULL if the rule has none
+    void *between, *erasing;      // decays after token i until token t: for q; for e
+    void *so_far, *before, *rest; // decays from the chunk's start: with, without a token's own; to the end
+    void *lower, *inverse;        // the triangle L of the corrections, and the inverse of I + L
+    void *late, *room, *pairs, *pairs_e, *ways; // w decayed to the end; room: keys or values; TILE x TILE
+    void *found, *r, *dy_now, *r_now;           // a row of values per token
+    void *w_transposed, *transposed;            // keys x TILE; a state, or values x TILE
     void *dq, *dw, *de, *dx, *dg, *dbeta;       // cotangents
     void *sums, *from_e, *from_w;
 };
@@ -37,9 +37,9 @@ struct delta_back_code {
     void (*by_beta)(const struct delta_chunk *c);
     void (*forward)(const struct delta_chunk *c, const void *state, void *next, void *delta);
     void (*backward)(const struct delta_chunk *c, const void *state, const void *delta,
-                     void *slope); // lower is lost
+                     void *slope); // overwrites lower
     void (*add)(void *sum, const void *x, int64_t count);
-    int64_t cols; // of a panel
+    int64_t cols; // columns per panel
 };
 
 #define CODE(name) name##_f32_base
@@ -90,13 +90,13 @@ struct back {
     const int32_t *offsets;
     char *out[DELTA_COTANGENTS];
     int64_t heads, keys, values, time;
-    size_t item, wide; // bytes
+    size_t item, wide; // bytes per element of the inputs, and of the state
     row_fn *widen, *narrow, *exponential;
     const struct delta_back_code *code;
     atomic_bool *failed;
 };
 
-// What a thread needs: a chunk, and of the longest sequence what the first pass keeps.
+// The memory of a thread: one chunk, and space for what the first pass keeps of the longest sequence.
 struct work {
     struct delta_chunk c;
     char *line, *slope, *states, *deltas, *pairs, *memory;
@@ -115,7 +115,7 @@ static const struct delta_back_code *choose_code(bool is_double) {
 
 // Lines -----------------------------------------------------------------------------------------------------
 
-// A line of `count` numbers as row `row` of panels that have so many rows.
+// Copies `count` numbers to row `row` of panels that have `rows` rows each.
 static void put_line(const struct back *b, char *panels, int64_t rows, int64_t row, const char *from,
                      int64_t count) {
     const int64_t cols = b->code->cols, wide = (int64_t)b->wide;
@@ -132,7 +132,8 @@ static void get_line(const struct back *b, char *to, const char *panels, int64_t
                (size_t)(MIN_OF(cols, count - col) * wide));
 }
 
-// Tokens `first` on of a head of x (B, T, heads, count).
+// Reads the chunk's tokens, from `first` on, of a head of x (B, T, heads, count) into panels of `padded`
+// columns.
 static void read_lines(const struct back *b, struct work *w, void *panels, const char *x, int64_t heads,
                        int64_t first, int64_t head, int64_t count, int64_t padded) {
     const int64_t own = head / (b->heads / heads);
@@ -186,8 +187,8 @@ static void read_chunk(const struct back *b, struct work *w, int64_t first, int6
     b->code->by_beta(c);
 }
 
-// What is known of pairs of tokens, and decays, lies where chunk n keeps them: the exponents of decays in one
-// line.
+// Makes the matrices of pairs of tokens, and the decays, point to where chunk n keeps them. between, so_far
+// and before are contiguous, so that one call computes the exponentials of all three.
 enum { PAIRS = 4 * TILE * TILE + 3 * TILE };
 static void set_pairs(const struct back *b, struct work *w, int64_t n) {
     struct delta_chunk *c = &w->c;
@@ -209,7 +210,7 @@ static void find_decays(const struct back *b, struct work *w) {
 
 static void write_chunk(const struct back *b, struct work *w, int64_t first, int64_t head) {
     const struct delta_chunk *c = &w->c;
-    if (b->r.e == b->r.w) // one input, one cotangent
+    if (b->r.e == b->r.w) // e and w are one input, which has one cotangent
         b->code->add(c->dw, c->de, TILE * c->keys);
     else if (c->e)
         write_lines(b, w, OF_E, c->de, first, head, b->keys);
@@ -255,8 +256,8 @@ static void run_unit(const struct back *b, struct work *w, int64_t unit) {
 
 // Scratch ---------------------------------------------------------------------------------------------------
 
-// Takes the next `count` numbers of the scratch memory, of which *used bytes are taken. NULL if memory is
-// NULL: then the sizes are only added up.
+// Returns the address of the next `count` numbers of the scratch memory, and adds their bytes to *used. If
+// memory is NULL, only adds up the bytes and returns NULL.
 static void *take(const struct back *b, char *memory, size_t *used, int64_t count) {
     size_t before = *used;
     *used += ((size_t)count * b->wide + LINE - 1) / LINE * LINE;
@@ -270,7 +271,7 @@ static int64_t longest(const struct back *b) {
     return most;
 }
 
-// Lays everything out in memory; returns its bytes.
+// Assigns all arrays their addresses in memory, unless that is NULL. Returns the bytes that they take.
 static size_t lay_out(const struct back *b, struct work *w, char *memory) {
     struct delta_chunk *c = &w->c;
     const int64_t keys = c->keys, values = c->values, chunks = (longest(b) + TILE - 1) / TILE;
@@ -308,7 +309,7 @@ static bool open_work(const struct back *b, struct work *w) {
                                 .scale = b->r.scale};
     w->memory = memory_zero(lay_out(b, w, NULL) + LINE);
     if (w->memory)
-        lay_out(b, w, w->memory + -(uintptr_t)w->memory % LINE); // vectors cross no line of the cache
+        lay_out(b, w, w->memory + -(uintptr_t)w->memory % LINE); // vectors do not cross cache lines
     return w->memory;
 }
 

@@ -10,32 +10,34 @@
 
 #include <string.h>
 
-enum { PAIRS = 512, WIDEST = 8 }; // of a tile, and bytes of an element
+enum { PAIRS = 512, WIDEST = 8 }; // pairs per tile, and bytes of the widest element
 
 struct turning {
     struct rope rope;
-    zl_dtype dtype, wide; // of x, and of angles
+    zl_dtype dtype, wide; // dtype of x, and of angles
     int64_t item;
-    int64_t pairs, lines;   // of a tile: pairs of a line, and positions
-    int64_t blocks, chunks; // tiles along positions, and along the pairs of a line
-    int64_t stride[3];      // bytes of x
+    int64_t pairs, lines;   // per tile: pairs of a row, and rows (positions)
+    int64_t blocks, chunks; // tiles along positions, and along the pairs of a row
+    int64_t stride[3];      // of x, in bytes
     const char *x;
     char *y;
-    const char *turn; // of each pair for a position, of dtype wide
+    const char *turn; // the angle of each pair per position, of dtype wide
     const char *offsets;
     row_fn *by_number, *cosine, *sine, *narrow, *negative, *multiply,
         *add; // narrow is NULL where the dtypes are the same
 };
 
-// Where a tile lies, and what all heads multiply it with: pairs as in a line of x.
+// The position of a tile, and the factors that the rows of all heads are multiplied by there. The factors of
+// pairs are in the order of a row of x.
 struct turning_tile {
-    int64_t key; // what the table is for; -1: nothing yet
+    int64_t key; // the tile that the factors are for; -1: none yet
     int64_t batch, position, lines, pair, pairs;
     _Alignas(64) char cosines[2 * PAIRS * WIDEST];
     _Alignas(64) char sines[2 * PAIRS * WIDEST];
 };
 
-// Pairs as they lie in a line: each of `first`, then that of `second`, or all of one behind all of the other.
+// Writes pairs in the order of a row of x: element by element from `first` and `second` in turn
+// (traditional), or for each row all elements of `first`, then all of `second`.
 static void join(const struct turning *t, const struct turning_tile *tile, char *to, const char *first,
                  const char *second) {
     int64_t item = t->item, n = tile->pairs;
@@ -77,7 +79,7 @@ static void fill_angles(const struct turning *t, const struct turning_tile *tile
     }
 }
 
-// Cosines or sines of n angles, rounded to the dtype of x.
+// Computes cosines or sines of n angles, rounded to the dtype of x.
 static void take_row(const struct turning *t, row_fn *row, char *to, const char *angle, int64_t n) {
     _Alignas(64) char exact[PAIRS * WIDEST];
     cpu_call_row(row, t->narrow ? exact : to, angle, NULL, NULL, n);
@@ -96,7 +98,8 @@ static void fill_table(const struct turning *t, struct turning_tile *tile) {
     join(t, tile, tile->sines, t->rope.inverse ? part : negative, t->rope.inverse ? negative : part);
 }
 
-// Copies a line's pairs of a tile from x, or back to y; those of 16-bit floats lie apart.
+// Copies the pairs of a row in a tile from x, or back to y. Unless traditional, the second elements of pairs
+// begin to_apart and from_apart bytes after the first ones.
 static void copy_pairs(const struct turning *t, const struct turning_tile *tile, char *to, int64_t to_apart,
                        const char *from, int64_t from_apart) {
     size_t bytes = (size_t)(tile->pairs * t->item);
@@ -108,7 +111,7 @@ static void copy_pairs(const struct turning *t, const struct turning_tile *tile,
     }
 }
 
-// Exchanges two neighbouring elements of half a word each by rotating the word.
+// SWAP exchanges the two elements of each pair, which are the halves of a word, by rotating the word.
 #define SWAP(word)                                                   \
     for (int64_t j = 0; j < n; j++) {                                \
         word pair;                                                   \
@@ -160,8 +163,8 @@ static void turn_head(const struct turning *t, const struct turning_tile *tile, 
     }
 }
 
-// Opens tile `number`. Heads are not counted here: they are the innermost loop, because they share the tile's
-// table.
+// Moves to tile `number`, and computes its factors if they are not those of the tile before. Heads are not
+// counted here: they are the innermost loop, because they share the tile's factors.
 static void open_tile(const struct turning *t, int64_t number, struct turning_tile *tile) {
     const struct rope *r = &t->rope;
     int64_t tiles = t->blocks * t->chunks, at = number % tiles;
@@ -234,7 +237,7 @@ bool cpu_rope(const struct call *c) {
     t.chunks = (half + t.pairs - 1) / t.pairs;
     choose_rows(&t);
     size_t bytes = (size_t)half * zl_dtype_size(t.wide);
-    _Alignas(16) char few[1024]; // of common heads
+    _Alignas(16) char few[1024]; // enough for the usual sizes of heads
     char *more = bytes > sizeof few ? memory_alloc(bytes) : NULL, *turn = more ? more : few;
     if (bytes > sizeof few && !more)
         return false;

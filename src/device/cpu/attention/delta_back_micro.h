@@ -1,9 +1,9 @@
-// delta_back_micro.h - a chunk of tokens of the delta rule and its gradient, included once a type and vector
-// size: CODE(name), CODE_TYPE, CODE_BYTES, CODE_ROWS, CODE_TARGET. CODE_ROWS rows of a product are in
-// registers.
+// delta_back_micro.h - a chunk of tokens of the delta rule and its gradient, included once per type and
+// vector size with CODE(name), CODE_TYPE, CODE_BYTES, CODE_ROWS and CODE_TARGET defined. A product keeps
+// CODE_ROWS rows in registers.
 //
-// A matrix lies in panels of COLS columns, each row by row: so a product reads its second factor line by
-// line, whatever its size, and numbers of its first one by one, transposed or not.
+// A matrix is stored in panels of COLS columns, each row by row: so a product reads its second factor row by
+// row, whatever its size, and single numbers of its first factor, which may be transposed.
 
 typedef CODE_TYPE CODE(vector) __attribute__((vector_size(CODE_BYTES)));
 typedef CODE(vector) CODE(memory) __attribute__((aligned(sizeof(CODE_TYPE)), may_alias));
@@ -17,7 +17,8 @@ typedef CODE(vector) CODE(memory) __attribute__((aligned(sizeof(CODE_TYPE)), may
 
 // Products --------------------------------------------------------------------------------------------------
 
-// Adds k lines of b, each times a number of each of the rows of a.
+// Adds k rows of b to each of CODE_ROWS sums, each row multiplied by a number of a: a_row numbers lie between
+// those of two sums, a_next between those of two rows.
 INNER void CODE(add_lines)(VECTOR sum[CODE_ROWS][2], const CODE_TYPE *a, int64_t a_row, int64_t a_next,
                            const CODE_TYPE *b, int64_t k) {
     GEMM_CONTRACT
@@ -32,8 +33,8 @@ INNER void CODE(add_lines)(VECTOR sum[CODE_ROWS][2], const CODE_TYPE *a, int64_t
     }
 }
 
-// A panel of some rows: c = keep c + sign times the product. Of a, a panel of its columns is a_panel from the
-// next, of which each has so many of k; transposed, it is one.
+// Computes CODE_ROWS rows of a panel: c = keep c + sign a b. The panels of a are a_panel numbers apart and
+// have COLS of its k columns each; transposed, a is read from one panel.
 INNER void CODE(tile)(CODE_TYPE *c, CODE_TYPE keep, CODE_TYPE sign, const CODE_TYPE *a, int64_t a_panel,
                       bool transposed, const CODE_TYPE *b, int64_t k) {
     GEMM_CONTRACT
@@ -50,22 +51,22 @@ INNER void CODE(tile)(CODE_TYPE *c, CODE_TYPE keep, CODE_TYPE sign, const CODE_T
     for (int r = 0; r < CODE_ROWS; r++, c += COLS)
         for (int v = 0; v < 2; v++) {
             VECTOR all = sign * sum[r][v];
-            if (keep != 0) // else c holds nothing yet
+            if (keep != 0) // else c is not initialised yet
                 all += keep * READ(c + v * LANES);
             AT(c + v * LANES) = all;
         }
 }
 
-// A factor: its numbers, how many rows lie in a panel, whether its transpose is meant, and whether only its
-// lower triangle is not 0.
+// A first factor: its numbers, the rows of its panels, whether it is to be transposed, and whether all
+// elements above its diagonal are 0.
 struct CODE(factor) {
     const CODE_TYPE *x;
     int64_t rows;
     bool transposed, lower;
 };
 
-// c = keep c + sign a b; c has `rows` of which so many in a panel, and `cols` columns; k lines of b, which
-// has `lines` in a panel.
+// Computes c = keep c + sign a b for `rows` rows and `cols` columns of c, over k rows of b. Panels of c have
+// in_panel rows, those of b have `lines`.
 OUTER void CODE(multiply)(CODE_TYPE *c, int64_t in_panel, int64_t rows, int64_t cols, CODE_TYPE keep,
                           CODE_TYPE sign, struct CODE(factor) a, const CODE_TYPE *b, int64_t lines,
                           int64_t k) {
@@ -84,7 +85,7 @@ OUTER void CODE(multiply)(CODE_TYPE *c, int64_t in_panel, int64_t rows, int64_t 
 
 // Lines -----------------------------------------------------------------------------------------------------
 
-// Row i of y = number by[i] times that of x; `cols` columns.
+// Sets row i of y to row i of x times factor * by[i], for `cols` columns.
 OUTER void CODE(scale_rows)(CODE_TYPE *y, const CODE_TYPE *x, const CODE_TYPE *by, CODE_TYPE factor,
                             int64_t rows, int64_t cols) {
     for (int64_t col = 0; col < cols; col += COLS)
@@ -95,7 +96,7 @@ OUTER void CODE(scale_rows)(CODE_TYPE *y, const CODE_TYPE *x, const CODE_TYPE *b
         }
 }
 
-// sum[i] += sign times the product of row i of x and y.
+// Adds sign times the dot product of row i of x and row i of y to sum[i].
 OUTER void CODE(dot_rows)(CODE_TYPE *sum, CODE_TYPE sign, const CODE_TYPE *x, const CODE_TYPE *y,
                           int64_t rows, int64_t cols) {
     GEMM_CONTRACT
@@ -112,7 +113,7 @@ OUTER void CODE(dot_rows)(CODE_TYPE *sum, CODE_TYPE sign, const CODE_TYPE *x, co
     }
 }
 
-// The sum of the products of all numbers of x and y.
+// Returns the sum of the products of all numbers of x and y.
 OUTER CODE_TYPE CODE(dot_all)(const CODE_TYPE *x, const CODE_TYPE *y, int64_t count) {
     GEMM_CONTRACT
     VECTOR a = {0}, b = {0};
@@ -135,14 +136,15 @@ static void CODE(transpose)(CODE_TYPE *to, const CODE_TYPE *from, int64_t rows, 
                           (const char *)(from + k * rows + i * COLS), line, COLS, COLS);
 }
 
-// Where number (t, i) of TILE by TILE is.
+// Returns the index of element (t, i) of a TILE x TILE matrix.
 static inline int64_t CODE(pair)(int64_t t, int64_t i) {
     return i / COLS * COLS * TILE + t * COLS + i % COLS;
 }
 
 // Decays ----------------------------------------------------------------------------------------------------
 
-// x where the lane, `first` on, is less than `end`; else 0.
+// Returns x with those lanes set to 0 whose number is not less than `end`; the first lane has the number
+// `first`.
 INNER VECTOR CODE(before)(VECTOR x, int64_t first, int64_t end) {
     VECTOR lane = {0};
     for (int l = 0; l < LANES; l++)
@@ -151,8 +153,9 @@ INNER VECTOR CODE(before)(VECTOR x, int64_t first, int64_t end) {
     return (VECTOR)((__typeof__(is))x & is);
 }
 
-// Logarithms of the decays from after token i to token t, and from the chunk's begin to each, with it
-// (so_far) and without it (before). None is a difference: a decay may be 0.
+// Computes the logarithms of the decays from after token i to token t, and from the chunk's start to each
+// token, with its own decay (so_far) and without it (before). All are sums and none is a difference, because
+// a decay may be 0.
 CODE_TARGET static void CODE(logarithms)(const struct delta_chunk *c) {
     const CODE_TYPE *g = c->g;
     CODE_TYPE *between = c->between, *so_far = c->so_far, *before = c->before, sum = 0;
@@ -169,7 +172,7 @@ CODE_TARGET static void CODE(logarithms)(const struct delta_chunk *c) {
     }
 }
 
-// What follows of the decays themselves, of which those of later tokens are 0.
+// Computes `erasing` and `rest` from the decays between tokens, and sets those of later tokens to 0.
 CODE_TARGET static void CODE(decays)(const struct delta_chunk *c) {
     CODE_TYPE *between = c->between, *rest = c->rest;
     for (int64_t col = 0; col < TILE; col += LANES) {
@@ -194,7 +197,7 @@ CODE_TARGET static void CODE(by_beta)(const struct delta_chunk *c) {
         CODE(scale_rows)(c->x_beta, c->x, c->beta, 1, TILE, c->values);
 }
 
-// x = factor x y, number by number, of TILE by TILE.
+// Multiplies x by factor * y, element by element, of TILE x TILE matrices.
 INNER void CODE(mask)(CODE_TYPE *x, const CODE_TYPE *y, CODE_TYPE factor) {
     for (int64_t i = 0; i < TILE * TILE; i += LANES)
         AT(x + i) = factor * READ(x + i) * READ(y + i);
@@ -202,7 +205,7 @@ INNER void CODE(mask)(CODE_TYPE *x, const CODE_TYPE *y, CODE_TYPE factor) {
 
 // Chunks ----------------------------------------------------------------------------------------------------
 
-// The inverse of I + lower, row by row.
+// Computes the inverse of I + lower, row by row.
 OUTER void CODE(invert)(CODE_TYPE *inverse, const CODE_TYPE *lower) {
     GEMM_CONTRACT
     memset(inverse, 0, sizeof(CODE_TYPE) * TILE * TILE);
@@ -222,7 +225,7 @@ OUTER void CODE(invert)(CODE_TYPE *inverse, const CODE_TYPE *lower) {
     }
 }
 
-// delta, the corrections, and the state after the chunk, of that before.
+// Computes the corrections (delta) and the state after the chunk (next) from the state before it.
 GEMM_FUSED CODE_TARGET static void CODE(forward)(const struct delta_chunk *c, const void *state, void *next,
                                                  void *delta) {
     const int64_t keys = c->keys, values = c->values;
@@ -252,9 +255,10 @@ GEMM_FUSED CODE_TARGET static void CODE(forward)(const struct delta_chunk *c, co
      c->tokens);
 }
 
-// The cotangent of the decay at token s: of what went from before it, a token i < s or the state before the
-// chunk, to a token t >= s or the state after. Only such terms are added, none is subtracted again: where
-// decays are strong, what goes past s is far less than what does not. past: from the one state to the other.
+// Computes the cotangent of each logarithm g of a decay. That at token s is the sum of all contributions that
+// pass s: from a token i < s or the state before the chunk, to a token t >= s or the state after it. Only
+// these terms are added, and none is subtracted again: where decays are strong, what passes s is far smaller
+// than what does not. past: the contribution of the state before to the state after.
 OUTER void CODE(gate)(const struct delta_chunk *c, CODE_TYPE past) {
     CODE_TYPE *dg = c->dg, *ways = c->ways;
     const CODE_TYPE *lower = c->lower, *sums = c->sums, *from_e = c->from_e, *from_w = c->from_w;
@@ -282,7 +286,8 @@ OUTER void CODE(gate)(const struct delta_chunk *c, CODE_TYPE past) {
         dg[t] += into;
 }
 
-// Cotangents of the chunk's inputs, and of the state before it in place of that after it, `slope`.
+// Computes the cotangents of the chunk's inputs. `slope` is the cotangent of the state after the chunk, and
+// becomes that of the state before it.
 GEMM_FUSED CODE_TARGET static void CODE(backward)(const struct delta_chunk *c, const void *state,
                                                   const void *delta, void *slope) {
     const int64_t keys = c->keys, values = c->values, rows = c->tokens;
@@ -290,7 +295,7 @@ GEMM_FUSED CODE_TARGET static void CODE(backward)(const struct delta_chunk *c, c
     const CODE_TYPE scale = (CODE_TYPE)c->scale;
     CODE_TYPE *sums = c->sums, *from_e = c->from_e, *from_w = c->from_w, *dbeta = c->dbeta;
     const void *corrected = c->r;
-    // The corrections'
+    // The cotangents of the corrections (found), and of the right-hand sides that they solve (corrected).
     CODE(transpose)(c->w_transposed, c->w, TILE, keys);
     CODE(multiply)
     (c->pairs, TILE, TILE, TILE, 0, 1, (struct CODE(factor)){c->q, TILE, false}, c->w_transposed, keys, keys);
@@ -307,7 +312,7 @@ GEMM_FUSED CODE_TARGET static void CODE(backward)(const struct delta_chunk *c, c
     (c->r, TILE, TILE, values, 0, 1, (struct CODE(factor)){c->inverse, TILE, true, true}, c->found, TILE,
      TILE);
     else corrected = c->found;
-    // Those of pairs of tokens
+    // The cotangents of the products of pairs of tokens
     CODE(transpose)(c->transposed, delta, TILE, values);
     CODE(multiply)
     (c->pairs, TILE, TILE, TILE, 0, 1, (struct CODE(factor)){c->dy, TILE, false}, c->transposed, values,

@@ -1,5 +1,5 @@
-// delta_micro.h - tokens of the delta rule over some columns of a state, included once a type and vector
-// size: CODE(name), CODE_TYPE, CODE_BYTES, CODE_TARGET.
+// delta_micro.h - tokens of the delta rule over some columns of a state, included once per type and vector
+// size with CODE(name), CODE_TYPE, CODE_BYTES and CODE_TARGET defined.
 
 typedef CODE_TYPE CODE(vector) __attribute__((vector_size(CODE_BYTES)));
 typedef CODE(vector) CODE(memory) __attribute__((aligned(sizeof(CODE_TYPE)), may_alias));
@@ -9,8 +9,8 @@ typedef CODE(vector) CODE(memory) __attribute__((aligned(sizeof(CODE_TYPE)), may
 #define COLS   (2 * LANES)
 #define INNER  GEMM_FUSED CODE_TARGET static inline __attribute__((always_inline))
 
-// What the rows of the state, times the numbers of e and q, add up to. Even rows and odd ones have sums of
-// their own, so that additions need not wait for each other.
+// Adds up the rows of the state, each multiplied by its number of e, and by its number of q. Even and odd
+// rows have separate sums, so that additions need not wait for each other.
 INNER void CODE(read)(const CODE_TYPE *row, const CODE_TYPE *e, const CODE_TYPE *q, int64_t keys, bool erases,
                       VECTOR *by_e, VECTOR *by_q) {
     GEMM_CONTRACT
@@ -45,12 +45,13 @@ INNER void CODE(read)(const CODE_TYPE *row, const CODE_TYPE *e, const CODE_TYPE 
     by_q[1] = o1 + o3;
 }
 
-// state: keys lines of COLS; x and y: a line of COLS for each token.
+// Applies the tokens to COLS columns of the state, which has `keys` rows of COLS numbers. x and y have a row
+// of COLS numbers per token.
 INNER void CODE(walk)(const struct delta_tokens *t, CODE_TYPE *state, const CODE_TYPE *x, CODE_TYPE *y,
                       bool erases) {
     GEMM_CONTRACT
     const CODE_TYPE *e = t->e, *q = t->q, *w = t->w, *decay = t->decay, *wq = t->wq, *beta = t->beta;
-    const int64_t tokens = t->tokens, keys = t->keys, step = t->by_column; // which stores might change
+    const int64_t tokens = t->tokens, keys = t->keys, step = t->by_column; // copies, as stores might change t
     for (int64_t s = 0; s < tokens; s++, x += COLS, y += COLS) {
         VECTOR by_e[2], by_q[2];
         CODE(read)(state, e, q, keys, erases, by_e, by_q);
@@ -74,7 +75,7 @@ INNER void CODE(walk)(const struct delta_tokens *t, CODE_TYPE *state, const CODE
     }
 }
 
-// a[i] *= number * by[i], or by[0] where step is 0.
+// Multiplies a[i] by number * by[i], or by number * by[0] if step is 0.
 INNER void CODE(scale)(CODE_TYPE *a, const CODE_TYPE *by, int64_t step, CODE_TYPE number, int64_t keys) {
     int64_t i = 0;
     VECTOR all = number * by[0] - (VECTOR){0};
@@ -87,7 +88,8 @@ INNER void CODE(scale)(CODE_TYPE *a, const CODE_TYPE *by, int64_t step, CODE_TYP
         a[i] *= number * by[i * step];
 }
 
-// Brings the decay and the scale into e and q of each token, and finds the products of q and w.
+// Multiplies q of each token by its decay and the scale, and e by its decay unless `pre`. Computes wq, the
+// products of q and w times the scale.
 GEMM_FUSED CODE_TARGET static void CODE(prepare)(const struct delta_tokens *t, double scale, bool pre) {
     GEMM_CONTRACT
     CODE_TYPE *e = t->e, *q = t->q, *wq = t->wq;

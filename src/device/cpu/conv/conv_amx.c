@@ -1,8 +1,9 @@
-// conv_amx.c - bf16 convolutions by AMX. An AMX tile is 16 neighbouring positions along the last axis with 32
-// channels each, loaded directly from x.
+// conv_amx.c - bf16 convolutions by AMX. An AMX tile holds 32 channels of each of 16 neighbouring positions
+// along the last axis.
 //
-// The rows of x that a part reads are copied with their padding (conv_window.c); then every tap is a tile at
-// another address, and nothing else of x is packed. Kernels are packed as in matrix products (gemm_amx.c).
+// The lines of x that a part reads are copied with their padding (conv_window.c). The tile of every tap is
+// then loaded from another address of that copy, without further packing. Kernels are packed as in matrix
+// products (gemm_amx.c).
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/rows/operands.h"
@@ -13,12 +14,12 @@
 #include <string.h>
 
 enum {
-    SPOTS = 16,     // of a tile
-    CHANNELS = 32,  // of a tile, and elements of k of a step
-    OUTPUTS = 16,   // of a panel
+    SPOTS = 16,     // positions per tile
+    CHANNELS = 32,  // per tile, and elements of k per step
+    OUTPUTS = 16,   // per panel
     TILE = 1024,    // bytes
     TILE_ROW = 64,  // bytes
-    LINE_LEAST = 8, // positions, below which more than half of a tile would be empty
+    LINE_LEAST = 8, // positions; with fewer, more than half of a tile would be empty
 };
 
 static int64_t panels_of(const struct convolution *v) {
@@ -38,7 +39,8 @@ static int64_t pairs_of(const struct convolution *v) {
     return (panels_of(v) + 1) / 2;
 }
 
-// Whether all lines of a window are one: what lies between two of the output is computed too, and left out.
+// Returns whether all lines of a window are processed as one. Then the positions between two lines of the
+// output are computed too, but not stored.
 static bool is_one_line(const struct convolution *v) {
     return v->axis[1].stride == 1 && v->axis[2].stride == 1;
 }
@@ -110,8 +112,8 @@ AMX_TARGET static void meet(const struct conv_window *w, const char *x, const ch
     }
 }
 
-// Rounds the first `count` positions of what was summed into their places, from position `at` of a line on;
-// those between lines have none.
+// Rounds the sums of `count` positions, from position `at` of a line on, and stores them in the result.
+// Positions between lines are left out.
 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static void
 put(const struct conv_window *w, const float *sum, int64_t line, int64_t at, int64_t count, int64_t output) {
     const struct convolution *v = w->v;
@@ -130,7 +132,8 @@ put(const struct conv_window *w, const float *sum, int64_t line, int64_t at, int
     }
 }
 
-// Positions of a line, or of all of them, and two panels of outputs.
+// Computes positions from the start of a line on, which may reach over all lines, for a pair of panels of
+// outputs.
 static void run_line(const struct conv_window *w, int64_t line, int64_t spots, int64_t pair) {
     const struct convolution *v = w->v;
     const int64_t panel = steps_of(v) * TILE;
@@ -139,7 +142,7 @@ static void run_line(const struct conv_window *w, int64_t line, int64_t spots, i
     for (int64_t at = 0; at < spots; at += 2 * SPOTS) {
         const char *x = w->x + line * v->axis[1].stride * w->line + at * v->axis[2].stride * w->spot;
         meet(w, x, b, 2 * pair + 1 < panels_of(v) ? b + panel : NULL, sum);
-        __asm__ volatile("" ::: "memory"); // stores of tiles do not tell the compiler what they write
+        __asm__ volatile("" ::: "memory"); // the compiler does not know that tile stores write `sum`
         put(w, sum, line, at, MIN_OF(2 * SPOTS, spots - at), 2 * pair * OUTPUTS);
     }
 }

@@ -10,10 +10,10 @@
 #include "device/cpu/rows/operands.h"
 
 enum {
-    TAPS = 128,     // of which addresses are kept
-    SPOTS = 4,      // neighbours that are computed at once
-    VECTORS = 2,    // of each
-    CHANNELS = 512, // that are added up at once in memory
+    TAPS = 128,     // the most taps whose addresses are kept
+    SPOTS = 4,      // neighbouring positions that are computed at once
+    VECTORS = 2,    // vectors of channels per position
+    CHANNELS = 512, // channels that are added up at once in memory
 };
 
 typedef float vector_f32 __attribute__((vector_size(16), aligned(4), may_alias));
@@ -25,7 +25,8 @@ struct tap {
     const char *x, *w;
 };
 
-// The taps that lie inside for an element of the output, of its first channel, in the order of x.
+// Lists the taps that lie inside of x for a position of the output, in the order of x, by the addresses of
+// their first channel. Returns their number.
 static int64_t find_taps(const struct convolution *v, const struct spot *s, struct tap *tap) {
     const char *from = v->x + s->batch * v->batch_step, *w = v->w;
     const int64_t next = v->groups * v->item, line_taps = v->kernel[2];
@@ -44,8 +45,8 @@ static int64_t find_taps(const struct convolution *v, const struct spot *s, stru
     return count;
 }
 
-// Sums of all channels for `positions` elements of the output, which lie y_row bytes from each other and see
-// elements of x that are `apart` bytes from each other.
+// Defines the functions that compute all channels of one position or of a group of neighbouring positions,
+// some vectors of channels at a time. The elements of x of two neighbours are `apart` bytes from each other.
 #define SUMS(name, type)                                                                                 \
     GEMM_FUSED static inline __attribute__((always_inline)) void strip_##name(                           \
         int spots, int vectors, const struct tap *tap, int64_t taps, int64_t apart, int64_t at, char *y, \
@@ -112,7 +113,8 @@ static int64_t find_taps(const struct convolution *v, const struct spot *s, stru
 SUMS(f32, float)
 SUMS(f64, double)
 
-// Returns whether a whole vector of neighbours sees all taps along the last axis.
+// Returns whether the next group of neighbouring positions is in one line and sees all taps along the last
+// axis.
 static bool are_alike(const struct convolution *v, const struct spot *s) {
     const struct conv_axis *a = &v->axis[2];
     const int64_t first = s->at[2] * a->stride - a->low, last = s->at[2] + SPOTS - 1;
@@ -133,7 +135,7 @@ static void convolve_rows(const struct convolution *v, int64_t row, int64_t to) 
     const int64_t apart = v->axis[2].stride * v->step[2], bytes = v->groups * v->item;
     struct spot at = spot_of(v, row);
     struct tap tap[TAPS];
-    bool follows = false, threes = false; // those before, in their line
+    bool follows = false, threes = false; // follows: in the same line as the positions before
     for (int64_t n, taps = 0; row < to; row += n) {
         bool one = row + SPOTS > to || !are_alike(v, &at);
         for (int64_t t = 0; follows && !one && t < taps; t++)
@@ -152,12 +154,13 @@ static void convolve_rows(const struct convolution *v, int64_t row, int64_t to) 
 }
 
 // Two lines -------------------------------------------------------------------------------------------------
-// With a kernel of three by three, two lines of the output read four lines of x: one after the other they
-// would read six.
+// With a 3 x 3 kernel, two lines of the output read four lines of x if they are computed together, and six
+// one after the other.
 
 enum { LINES = 2, PLACES = 3, SIDE = 3 };
 
-// PLACES neighbours in each of LINES. Lines of x are `line` bytes apart, those of y y_line.
+// Computes PLACES neighbouring positions in each of LINES lines. Lines of x are `line` bytes apart, those of
+// y y_line bytes.
 GEMM_FUSED static void sum_lines(const char *x, int64_t line, int64_t apart, const char *w, int64_t bytes,
                                  char *y, int64_t y_line) {
     GEMM_CONTRACT
@@ -197,7 +200,8 @@ static bool has_lines(const struct convolution *v) {
            v->groups % (int64_t)(sizeof(vector_f32) / sizeof(float)) == 0;
 }
 
-// Whether LINES whole lines, of which all taps lie inside, are among the next `rows`.
+// Returns whether the next `rows` positions begin with LINES whole lines, all of whose taps along the first
+// two axes lie inside of x.
 static bool are_lines(const struct convolution *v, const struct spot *s, int64_t rows) {
     return s->at[2] == 0 && rows >= LINES * v->out[2] && s->at[1] + LINES <= v->out[1] &&
            place(v, 0, s->at[0], 0) >= 0 && place(v, 1, s->at[1], 0) >= 0 &&
@@ -252,10 +256,10 @@ static void convolve(const struct convolution *v, int64_t row, int64_t to) {
 ADD_PRODUCTS(f32, float)
 ADD_PRODUCTS(f64, double)
 
-// Sums of n channels.
+// The sums of n channels.
 struct sums {
     char *sum;
-    row_fn *widen;         // NULL: elements are as wide as sums
+    row_fn *widen;         // NULL: elements have the dtype of sums
     int64_t n, wide, next; // next: bytes from one tap of w to the next
     bool is_double;
 };
@@ -278,7 +282,7 @@ static void add_taps(const struct convolution *v, const struct sums *s, int64_t 
     }
 }
 
-// w: (taps, channels), as wide as the sums.
+// Computes s->n channels of a position, from `channel` on. w is (taps, channels), in the dtype of sums.
 static void sum_channels(const struct convolution *v, const struct spot *at, int64_t channel,
                          const struct sums *s) {
     const char *from = v->x + at->batch * v->batch_step + channel * v->item, *by = v->w + channel * s->wide;

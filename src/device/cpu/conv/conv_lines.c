@@ -1,14 +1,14 @@
 // conv_lines.c - convolutions of one channel into one: a line of the output is the sum of shifted lines of
-// the input.
+// the input, each multiplied by a tap.
 //
-// A part is a piece of a line. What it needs of the input is copied with zeros around it, and of every tap as
-// many products are added as fit into registers.
+// A part is a piece of a line. The elements of the input that it needs are copied and padded with zeros. As
+// many sums as fit into registers are computed at once, over all taps of a line of the kernel.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/gemm/product.h"
 #include "device/cpu/rows/operands.h"
 
-enum { PIECE = 1024, BLOCK_BYTES = 128 }; // elements of a part; sums that are in registers at once
+enum { PIECE = 1024, BLOCK_BYTES = 128 }; // elements per part; bytes of the sums in registers
 
 bool conv_has_lines(const struct convolution *v) {
     return v->groups == 1 && v->channels == 1 && v->outputs == 1 && v->dtype != ZL_COMPLEX64 &&
@@ -20,7 +20,7 @@ static int64_t wide_of(const struct convolution *v) {
     return MAX_OF(v->item, 4);
 }
 
-// A flipped kernel runs against x.
+// A flipped kernel is applied to x in reverse.
 void conv_turn_lines(const struct convolution *v, void *w) {
     int64_t wide = wide_of(v), n = v->kernel[2];
     for (char *line = w; v->flip && line < (char *)w + v->taps * wide; line += n * wide)
@@ -37,7 +37,8 @@ void conv_turn_lines(const struct convolution *v, void *w) {
 typedef float vector_f32 __attribute__((vector_size(16), aligned(4), may_alias));
 typedef double vector_f64 __attribute__((vector_size(16), aligned(8), may_alias));
 
-// Adds n taps, `apart` elements of x from each other, to `count` sums: whole blocks.
+// Adds n taps, whose elements of x are `apart` elements from each other, to `count` sums, which are whole
+// blocks.
 #define ADD_LINE(name, type)                                                                             \
     GEMM_FUSED static void add_line_##name(void *to, const void *from, const void *by, int64_t n,        \
                                            int64_t apart, int64_t count) {                               \
@@ -63,7 +64,8 @@ ADD_LINE(f64, double)
 
 // Lines -----------------------------------------------------------------------------------------------------
 
-// Elements [first, first + count) of a line of x, as wide as sums; 0 where there are none.
+// Copies elements [first, first + count) of a line of x, converted to the dtype of sums. Elements outside of
+// the line are 0.
 static void fetch(const struct convolution *v, char *to, const char *line, int64_t first, int64_t count) {
     int64_t wide = wide_of(v), before = MIN_OF(MAX_OF(-first, 0), count);
     int64_t inside = MAX_OF(MIN_OF(v->in[2] - (first + before), count - before), 0),
@@ -86,7 +88,7 @@ static int64_t round_to_block(int64_t count, int64_t wide) {
 static bool convolve_piece(const struct convolution *v, struct spot s, int64_t count) {
     int64_t wide = wide_of(v), padded = round_to_block(count, wide), apart = v->axis[2].dilation;
     int64_t span = padded + (v->kernel[2] - 1) * apart;
-    // The sums of the piece, then what they need of a line of x.
+    // The sums of the piece, followed by the elements of a line of x that they need.
     char *sum = cpu_scratch(SCRATCH_WORK, (size_t)((padded + span) * wide));
     if (!sum)
         return false;

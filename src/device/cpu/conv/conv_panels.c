@@ -2,19 +2,19 @@
 // and never stored as rows (implicit GEMM).
 //
 // Panels of kernels, whose rows are outputs, are multiplied by panels of `cols` positions. Both extend along
-// taps and channels, in chunks that fit L1. Sums are kept by output, the positions of a panel side by side,
-// until a tile of panels is done. The division into tiles does not depend on the number of threads, so the
-// results do not either.
+// taps and channels, in chunks that fit into L1. The sums have a row per output, in which the positions of a
+// panel are contiguous, until a tile of panels is done. The division into tiles does not depend on the number
+// of threads, so the results do not either.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/rows/operands.h"
 
 enum {
-    OUTPUTS_LEAST = 4,   // below which most of a panel of them would be empty
-    CHANNELS_LEAST = 16, // below which taps are too short to be packed one by one
-    PARTS_LEAST = 16,    // and multiples of that, so that all threads have as many
-    PANELS_EACH = 4,     // of a part, for which kernels are worth being read,
-    OUTPUTS_EACH = 128,  // and outputs, for which positions are worth being packed
+    OUTPUTS_LEAST = 4,   // with fewer, most of a panel of outputs would be empty
+    CHANNELS_LEAST = 16, // with fewer, taps are too short to be packed one by one
+    PARTS_LEAST = 16,    // parts are a multiple of this, so that all threads have equally many
+    PANELS_EACH = 4,     // panels per part, so that reading the kernels pays,
+    OUTPUTS_EACH = 128,  // and outputs per part, so that packing positions pays
 };
 
 // Returns the number of panels of positions.
@@ -43,9 +43,9 @@ bool conv_has_panels(struct convolution *v) {
            v->rows >= u->cols && v->outputs >= OUTPUTS_LEAST && v->channels >= CHANNELS_LEAST;
 }
 
-// Chunks of equal length whose panels take three quarters of L1; tiles of equal size, whose patches and sums
-// take half of L2, or less where there would be too few. Outputs are cut too where tiles would have but a few
-// panels then.
+// Chooses chunks of equal length whose panels take three quarters of L1, and tiles of equal size whose
+// patches and sums take half of L2, or less where there would be too few tiles. Also divides the outputs if
+// parts would have few panels otherwise.
 static void cut(struct convolution *v) {
     const struct gemm_kernel *u = v->kernels;
     int64_t most = cpu_cache_bytes(1) * 3 / 4 / ((u->rows + u->cols) * v->item), length = length_of(v);
@@ -94,7 +94,7 @@ bool conv_pack_kernels(struct convolution *v, struct conv_room *room) {
 struct spots {
     int64_t count;
     struct spot at[GEMM_COLS_MOST];
-    bool in_line; // all of them, consecutive along the last axis
+    bool in_line; // a full panel of positions, consecutive along the last axis
 };
 
 static void read_spots(const struct convolution *v, int64_t row, struct spots *s) {
@@ -163,11 +163,11 @@ static void pack_spots(const struct convolution *v, const struct spots *s, int64
 
 struct tile {
     int64_t group, row, panels, k;
-    int64_t output, outputs; // the first, and how many in whole panels
+    int64_t output, outputs; // the first output, and their number, rounded up to whole panels
     char *spots, *sums, *room;
 };
 
-// Multiplies all outputs of a tile over n elements of taps and channels.
+// Multiplies all outputs of a tile by all of its positions, over n elements of taps and channels.
 static void multiply(const struct convolution *v, const struct tile *t, int64_t n) {
     const struct gemm_kernel *u = v->kernels;
     const int64_t sum = (int64_t)zl_dtype_size(u->sum);

@@ -1,15 +1,15 @@
-// conv_phases.c - convolutions of an input that has gaps between its elements, as gradients of strided ones
-// are.
+// conv_phases.c - convolutions of a dilated input, which has gaps between its elements, such as the gradients
+// of strided convolutions.
 //
-// Every input_dilation-th element of the output meets the same taps, and these meet every element of x or of
-// its neighbours: so the elements of one phase are a convolution without gaps, by some of the taps. Zeros are
-// never multiplied.
+// Elements of the output that are input_dilation apart are a phase: they use the same taps, on consecutive
+// elements of x. So a phase is a convolution of x without gaps, by some of the taps, and zeros are never
+// multiplied.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/rows/operands.h"
 
-// Along one axis: where v has input_dilation phases, the one that starts with element `phase` of the output.
-// Taps that meet elements of x are `apart`. false: none does.
+// Restricts v and w along axis i to one of its input_dilation phases: the one that begins with element
+// `phase` of the output, which uses every `apart`-th tap. Returns false if it uses none.
 static bool set_phase(struct convolution *v, struct conv_kernel *w, int i, int64_t phase) {
     struct conv_axis *a = &v->axis[i];
     const int64_t gap = a->input_dilation, taps = v->kernel[i], at = i - (CONV_AXES - (w->ndim - 2)) + 1;
@@ -34,7 +34,7 @@ static bool set_phase(struct convolution *v, struct conv_kernel *w, int i, int64
     return true;
 }
 
-// Elements of the phase to their places among those of v; from: NULL: they are 0.
+// Copies the elements of a phase to their positions in the output of v. They are 0 if `from` is NULL.
 static void spread(const struct convolution *v, const struct convolution *part, const int64_t *phase,
                    const char *from) {
     static const uint64_t nothing[2];

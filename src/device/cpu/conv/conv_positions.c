@@ -1,8 +1,8 @@
-// conv_positions.c - convolutions by vectors of outputs, which multiply elements of x in place, without
-// packing.
+// conv_positions.c - convolutions by vectors of outputs, which are multiplied by single elements of x, so
+// that x is not packed.
 //
 // The sums of some positions and a panel of one or two vectors of outputs stay in registers over all taps and
-// channels. The rows of x that a part reads are copied with zeros around them (conv_window.c); 16-bit floats
+// channels. The lines of x that a part reads are copied and padded with zeros (conv_window.c); 16-bit floats
 // are widened by that copy.
 
 #include "device/cpu/conv/conv.h"
@@ -13,15 +13,16 @@
 
 enum {
     SPOTS_MOST = 12,
-    FLOATS_MOST = 32,   // of a panel
-    RUN_LEAST = 3,      // elements that lie side by side, below which loops cost more than products
-    OUTPUTS_LEAST = 16, // below which much of a panel would be empty
+    FLOATS_MOST = 32,   // per panel
+    RUN_LEAST = 3,      // contiguous elements; with fewer, loops cost more than products
+    OUTPUTS_LEAST = 16, // with fewer, much of a panel would be empty
     ROWS_LEAST = SPOTS_MOST,
 };
 
-// Where a block of positions meets a panel: at each place of x there is a run of elements.
+// The operands of a block of positions and a panel of outputs. Elements of x are read in runs of contiguous
+// ones.
 struct meeting {
-    // of all runs: bytes from where a position begins; `apart` entries from one to the next
+    // run[r * apart]: bytes from the first element that a position depends on to run r
     const int64_t *run;
     int64_t runs, apart, length;
     const char *spot[SPOTS_MOST];
@@ -32,7 +33,8 @@ struct meeting {
     typedef float vector_##name __attribute__((vector_size(bytes))); \
     typedef vector_##name memory_##name __attribute__((aligned(4), may_alias));
 
-// sum: rows of a panel.
+// Defines a function that computes the sums of a block of positions and a panel. sum has a row of the panel
+// per position.
 #define MEET(name, bytes, spots, vectors, TARGET)                                                       \
     GEMM_FUSED TARGET static void meet_##name##_##vectors(const struct meeting *m, float *sum) {        \
         GEMM_CONTRACT                                                                                   \
@@ -87,7 +89,7 @@ static int64_t length_of(const struct convolution *v) {
     return v->taps * v->channels;
 }
 
-// Outputs as whole vectors.
+// Returns the outputs of a group, rounded up to whole vectors.
 static int64_t padded_of(const struct convolution *v) {
     return round_up(v->outputs, form_here()->lanes);
 }
@@ -145,7 +147,8 @@ static void put(const struct conv_window *w, const float *sum, int64_t sum_row, 
             memcpy(y, sum, (size_t)outputs * sizeof(float));
 }
 
-// Where the positions of a block see x; those behind the last are the last again.
+// Finds the first element of x that each position of a block depends on. Positions after the last one repeat
+// it.
 static void find_spots(const struct conv_window *w, struct meeting *m, int64_t first, int64_t spots) {
     const struct convolution *v = w->v;
     for (int64_t i = 0; i < spots; i++) {
@@ -155,7 +158,8 @@ static void find_spots(const struct conv_window *w, struct meeting *m, int64_t f
     }
 }
 
-// A panel of outputs meets all positions of a part: what it holds is read again from L2.
+// Multiplies all positions of a part by one panel of outputs, which is read from L2 for each block of
+// positions.
 static void run_panel(const struct conv_window *w, struct meeting *m, int64_t panel) {
     const struct convolution *v = w->v;
     const struct form *form = form_here();

@@ -11,10 +11,10 @@
 #include "device/cpu/rows/operands.h"
 
 enum {
-    SPOTS = 4,            // neighbours that are computed at once
-    VECTORS = 4,          // of each
+    SPOTS = 4,            // neighbouring positions that are computed at once
+    VECTORS = 4,          // vectors of channels per position
     PARTS = 32,           // at most,
-    PART_LEAST = 1 << 18, // products of a part
+    PART_LEAST = 1 << 18, // products per part
 };
 
 typedef float vector_f32 __attribute__((vector_size(16), aligned(4), may_alias));
@@ -31,7 +31,7 @@ struct taps {
     struct lines x, w;
     int64_t bytes; // of all channels
     int64_t lines, parts;
-    char *sum; // of each part the result
+    char *sum; // the result of each part
 };
 
 bool conv_has_taps(const struct convolution *v) {
@@ -129,7 +129,8 @@ static void add(const struct taps *t, const struct line *l, int64_t o, int64_t s
     (t->v->dtype == ZL_FLOAT64 ? add_f64 : add_f32)(spots, &r);
 }
 
-// The first tap that lies inside for element o of a line, and the one behind the last.
+// first_tap() returns the first tap that lies inside of x for element o of a line, end_tap() the one after
+// the last.
 static int64_t first_tap(const struct convolution *v, int64_t o) {
     const struct conv_axis *a = &v->axis[2];
     int64_t before = a->low - o * a->stride;
@@ -205,7 +206,7 @@ static bool bring(const struct convolution *v, const struct conv_kernel *k, stru
     return true;
 }
 
-// All parts, one after the other.
+// Adds up the results of all parts, in order.
 static void add_sums(const struct taps *t) {
     const int64_t count = t->v->rows * t->v->groups;
     for (int64_t part = 1; part < t->parts; part++)

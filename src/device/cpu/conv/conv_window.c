@@ -1,17 +1,17 @@
-// conv_window.c - what some lines of the output see of x: copied once, with zeros around it, so that every
-// tap of the kernel is the same place moved. Parts of a convolution are such lines; they do not depend on the
-// number of threads.
+// conv_window.c - windows: the part of x that some lines of the output depend on is copied once and padded
+// with zeros, so that every tap has a fixed offset from a position. Parts of a convolution are such lines;
+// they do not depend on the number of threads.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/rows/operands.h"
 
 enum {
-    PART_BYTES = 1 << 18, // of lines of x, which stay in L2
-    PARTS_LEAST = 64,     // so that many threads have as much to do each, unless
-    LINES_LEAST = 4,      // parts have so few lines
+    PART_BYTES = 1 << 18, // bytes of lines of x per part, which stay in L2
+    PARTS_LEAST = 64,     // so that many threads have equal work, unless
+    LINES_LEAST = 4,      // parts would have fewer lines
 };
 
-// Elements of x that a line, or lines, of the output reach along an axis.
+// Returns how many elements of x along an axis `count` elements of the output depend on.
 static int64_t reach(const struct convolution *v, int axis, int64_t count) {
     return (count - 1) * v->axis[axis].stride + (v->kernel[axis] - 1) * v->axis[axis].dilation + 1;
 }
@@ -34,7 +34,7 @@ int64_t conv_window_parts(struct convolution *v, int64_t item, int64_t panels) {
     return windows * v->col_tiles;
 }
 
-// Bytes from the first place of x that a position sees to what a tap meets.
+// Returns the bytes from the first element that a position depends on to that of a tap.
 static int64_t tap_of(const struct conv_window *w, int64_t tap) {
     const struct convolution *v = w->v;
     const int64_t *kernel = v->kernel;
@@ -76,7 +76,8 @@ static void copy_spots(const struct conv_window *w, char *to, const char *from, 
             memcpy(to, from, (size_t)bytes);
 }
 
-// Copies what the part sees of the line of x at a place of the first two axes, zeros where it sees nothing.
+// Copies the window's part of a line of x, given by its index along the first two axes. Elements outside of x
+// become 0.
 static void copy_line(const struct conv_window *w, int64_t first, int64_t second, char *to) {
     const struct convolution *v = w->v;
     const bool is_inside = first >= 0 && first < v->in[0] && second >= 0 && second < v->in[1];

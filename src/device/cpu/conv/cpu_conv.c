@@ -1,9 +1,10 @@
 // cpu_conv.c - convolutions as matrix products of patches of the input and the kernels: one tile of patches
-// at a time, or as in conv_panels.c or conv_amx.c.
+// at a time, or by conv_panels.c, conv_positions.c or conv_amx.c.
 //
-// Depthwise convolutions are no matrix product: rows of channels are multiplied and added (conv_channels.c,
-// or conv_taps.c if the kernels are large), or rows of positions if there is one channel (conv_lines.c). The
-// division into tiles does not depend on the number of threads, so the results do not either.
+// Depthwise convolutions are not matrix products: rows of channels are multiplied and added (conv_channels.c,
+// or conv_taps.c if the kernels are large). With one channel and one output, lines of positions are
+// multiplied and added (conv_lines.c). The division into tiles does not depend on the number of threads, so
+// the results do not either.
 
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/gemm/product.h"
@@ -11,10 +12,10 @@
 #include "device/cpu/rows/operands.h"
 
 enum {
-    TILE_BYTES = 1 << 20, // of patches, which should stay in L2
-    TILE_LEAST = 96,      // rows, so that a product does more than bring its operands into order
+    TILE_BYTES = 1 << 20, // bytes of patches, which should stay in L2
+    TILE_LEAST = 96,      // rows; with fewer, packing would take longer than multiplying
     TILE_MOST = 1024,
-    FEW_TILES = 16, // below which columns are cut too
+    FEW_TILES = 16, // with fewer tiles, columns are divided too
     COLS_LEAST = 128,
 };
 
@@ -29,7 +30,7 @@ void conv_close_room(struct conv_room *room) {
 
 // Patches ---------------------------------------------------------------------------------------------------
 
-// Copies the part of a patch along the last axis, where neighbouring taps are neighbours in x.
+// Copies the taps of a patch along the last axis, where neighbouring taps are neighbours in x.
 static void copy_run(const struct convolution *v, char *to, const char *from, int64_t o, int64_t bytes) {
     const struct conv_axis *a = &v->axis[2];
     int64_t first = o * a->stride - a->low, count = v->kernel[2];
@@ -186,7 +187,7 @@ static bool is_product(const struct convolution *v) {
     return same;
 }
 
-// Copies w with its first axis, of which `inner` elements belong to a group, behind all others.
+// Copies w so that in each group, which has `inner` elements of the first axis, this axis becomes the last.
 static void turn_kernel(const struct convolution *v, const struct conv_kernel *w, int64_t inner, char *to) {
     int64_t dim[CONV_AXES + 2], stride[CONV_AXES + 2];
     shape_row_major(w->ndim, w->dim, stride);
@@ -201,8 +202,8 @@ static void turn_kernel(const struct convolution *v, const struct conv_kernel *w
                  w->data + done * w->stride[0] * v->item, w->stride);
 }
 
-// Returns the distance of neighbouring channels of w if taps and channels of an output lie evenly apart, so
-// that a product can read them where they are; else 0.
+// Returns the elements between neighbouring channels of w if the taps and channels of an output are evenly
+// spaced, so that a product can read them in place; else 0.
 static int64_t even_step(const struct conv_kernel *w) {
     int64_t step = 0, expected = 0;
     for (int i = w->ndim - 1; i > 0; i--) {
@@ -216,8 +217,8 @@ static int64_t even_step(const struct conv_kernel *w) {
     return step ? step : 1;
 }
 
-// w as (groups, outputs, taps, channels), where it lies or as a copy; outputs last where products are so
-// small that they are not packed.
+// Sets w as (groups, outputs, taps, channels), in place or as a copy in room. If products are so small that
+// they are not packed, the outputs are the last axis of the copy.
 static bool set_kernel(struct convolution *v, const struct conv_kernel *w, struct conv_room *room) {
     int64_t dense[CONV_AXES + 2], k = v->taps * v->channels, step = even_step(w);
     struct gemm g = {.m = v->tile_rows, .n = v->tile_cols, .k = k, .b_col = 1, .c_col = 1};
@@ -240,7 +241,7 @@ static bool set_kernel(struct convolution *v, const struct conv_kernel *w, struc
     return true;
 }
 
-// w as (taps, channels), as wide as sums are.
+// Sets w to a copy in room, (taps, channels) in the dtype of sums.
 static bool set_channel_kernels(struct convolution *v, const struct conv_kernel *w, struct conv_room *room) {
     zl_dtype wide = v->dtype == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32;
     int64_t size = (int64_t)zl_dtype_size(wide);

@@ -1,32 +1,29 @@
-// cpu_fold.c - images summed from patches, line after line: runs of a patch are added where they belong in
-// the line of a result. 16-bit floats are added in float, in a line beside the result.
+// cpu_fold.c - sums patches into images, line by line: each run of contiguous elements of a patch is added to
+// its place in a line of the result. 16-bit floats are added as float32, in a temporary line.
 
 #include "device/cpu/index/index.h"
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 enum {
-    SHORT = 16, // elements below which runs are not worth a call each
+    SHORT = 16, // with fewer elements, runs are not worth a call each
     BLOCK = 256,
 };
 
 struct folding {
     struct fold fold;
     const char *x;
-    char *y,
-        // lines: one for each part of the work, of the wide dtype; NULL: sums are made where they belong
-        *lines;
-    int64_t item, wide; // bytes of an element, and as it is added
-    int64_t run,
-        runs; // elements that are added at once, and how many times for an output along the last axis
+    char *y, *lines; // lines: one of the wide dtype per part of the work; NULL: sums are made in the result
+    int64_t item, wide; // bytes per element, and per element of the sums
+    int64_t run, runs;  // elements per run, and runs per output along the last axis
     int64_t parts;
     row_fn *widen, *narrow, *add; // the first two are NULL where dtypes are the same
-    scatter_fn *elements;  // NULL: runs are added as such, else their elements, those of many outputs at once
-    int64_t offset[BLOCK]; // bytes of a line from the first output to each of a block
+    scatter_fn *elements;         // adds single elements of many outputs; NULL: runs are added
+    int64_t offset[BLOCK];        // bytes in a line from the first output of a block to each
 };
 
-// Outputs that have an element at `place` of an axis as one of their taps: from first on, to before end.
-// Those of a dilated window may have it between two taps.
+// The outputs [first, end) whose windows contain the element at `place` of an axis. In a dilated window it
+// may be between two taps.
 struct outputs {
     int64_t first, end;
 };
@@ -39,7 +36,7 @@ static struct outputs outputs_at(const struct fold_axis *a, int64_t place) {
 
 enum { NO_TAP = -1 };
 
-// Which tap of output o is at `place`.
+// Returns the tap of output o that is at `place`, or NO_TAP.
 static int64_t tap_at(const struct fold_axis *a, int64_t place, int64_t o) {
     int64_t rest = place - a->start - o * a->step;
     return rest % a->apart ? NO_TAP : rest / a->apart;
@@ -57,7 +54,8 @@ static void add_run(const struct folding *f, char *to, const char *from, int64_t
         cpu_call_row(f->add, to, to, from, NULL, n);
 }
 
-// Taps from the last on: so outputs come in their order to each element.
+// Adds the patches along the last axis to a line, element by element. Taps come from the last to the first,
+// so that the outputs are added to each element in order.
 static void add_elements(const struct folding *f, char *to, const char *from) {
     const struct fold_axis *a = &f->fold.axis[2];
     int64_t channels = f->fold.channels;
@@ -69,7 +67,7 @@ static void add_elements(const struct folding *f, char *to, const char *from) {
                             a->out_stride * f->item, MIN_OF(BLOCK, a->outs - o));
 }
 
-// Adds the line's part of all patches along the last axis.
+// Adds the patches along the last axis to a line, run by run.
 static void add_patches(const struct folding *f, char *to, const char *from) {
     const struct fold_axis *a = &f->fold.axis[2];
     int64_t channel = f->fold.channels * f->wide;

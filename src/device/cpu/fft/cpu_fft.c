@@ -1,9 +1,8 @@
-// cpu_fft.c - Fourier transforms along one axis: rows are gathered, several side by side, transformed and
-// stored.
+// cpu_fft.c - Fourier transforms along one axis: several rows at a time are loaded, transformed and stored.
 //
-// A real row of even length n is transformed as a complex row of length n / 2. If all of its transform is
-// wanted, the second half is the mirrored conjugate of the first. Each row is computed in the same order,
-// whichever rows are next to it.
+// A real row of even length n is transformed as a complex row of length n / 2. If all n elements of its
+// transform are wanted, the second half is the mirrored conjugate of the first. The order of operations of a
+// row does not depend on the rows next to it.
 
 #include "device/cpu/fft/fft_plan.h"
 #include "device/cpu/rows/operands.h"
@@ -11,18 +10,18 @@
 
 #include <math.h>
 
-enum { TO, FROM, LANES = 16, LINES_BYTES = 1 << 19 }; // of lists that a thread works on
+enum { TO, FROM, LANES = 16, LINES_BYTES = 1 << 19 }; // LINES_BYTES: of the lists that a thread works on
 
 struct transform {
-    struct layout others; // the axes but one; operands: to, from
-    int64_t step[2];      // bytes along the axis
+    struct layout others; // all axes but the transformed one; operands: to, from
+    int64_t step[2];      // bytes between elements along that axis
     enum fft which;
     int64_t n, half; // half: n / 2
-    bool packed;     // real lines of even length
-    bool whole;      // real lines, of which all n elements of the transform are wanted
+    bool packed;     // real lines of even length, transformed as pairs
+    bool whole;      // real lines, all n elements of whose transform are wanted
     float scale;
     struct fft_kit *kit;
-    int64_t lanes, room; // room: elements of a list for one line
+    int64_t lanes, room; // room: numbers per line in a list
     atomic_bool failed;
 };
 
@@ -185,15 +184,15 @@ static void run_lines(struct transform *t) {
 
 // Long lines ------------------------------------------------------------------------------------------------
 
-enum { PIECE = 4096, COMPLEX = 2 * sizeof(float) }; // elements of a long line that a thread works on
+enum { PIECE = 4096, COMPLEX = 2 * sizeof(float) }; // PIECE: elements of a long line that a thread works on
 
 struct long_line {
     const struct transform *t;
-    struct fft_line pairs;  // a real line as one of half as many pairs, transformed
-    struct fft_line halves; // its transform, of which there are half + 1
+    struct fft_line pairs;  // the transform of a real line as half as many pairs
+    struct fft_line halves; // half + 1 elements of the transform of the real line
 };
 
-// Elements of a line, and those that mirror them, to the lists of lines that a plan would have; and back.
+// load_ends() copies elements of a line from memory to the lists of a plan with one lane, store_ends() back.
 static void load_ends(const struct fft_line *line, int64_t from, int64_t count, float *re, float *im) {
     char *at = line->data + from * line->step;
     cpu_fft_load(&at, 1, line->step, line->apart, count, re, im);
@@ -221,7 +220,7 @@ static void unpack_range(const void *context, int64_t from, int64_t to) {
     float list[6][PIECE];
     for (int64_t n; from < to; from += n) {
         n = MIN_OF(PIECE, to - from);
-        // Element half is element 0 once more.
+        // Element `half` is element 0 again.
         int64_t whole = from + n > t->half ? n - 1 : n, least = t->half - from - n + 1, more = from == 0;
         load_ends(&x->pairs, from, whole, list[0], list[1]);
         load_ends(&x->pairs, least, n - more, list[2], list[3]);
@@ -247,7 +246,7 @@ static void pack_range(const void *context, int64_t from, int64_t to) {
         n = MIN_OF(PIECE, to - from);
         load_ends(&x->halves, from, n, list[0], list[1]);
         load_ends(&x->halves, t->half - from - n + 1, n, list[2], list[3]);
-        if (from == 0) // the first and the last element are real: what else they have is left out
+        if (from == 0) // the first and the last element are real: their imaginary parts are ignored
             list[1][0] = list[3][n - 1] = 0;
         cpu_fft_pack_piece(n, t->kit->roots + 2 * from, (const float *[]){list[0], list[1], list[2], list[3]},
                            list[4], list[5]);

@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 
-enum { KITS = 16, NUMBERS_MOST = 1 << 21 }; // that are kept, and the sum of their lengths
+enum { KITS = 16, NUMBERS_MOST = 1 << 21 }; // limits of the kept kits, and of the sum of their lengths
 
 static struct {
     struct lock lock;
@@ -54,8 +54,8 @@ static struct fft_kit *find(int64_t n, bool real) {
     return NULL;
 }
 
-// Returns an empty slot for a kit of n numbers, after freeing the least recently used kits that nobody uses
-// until it fits; NULL if it cannot.
+// Returns an empty slot for a kit of n numbers. Frees unused kits until the new one fits, the least recently
+// used first. Returns NULL if it cannot fit.
 static struct fft_kit **make_room(int64_t n) {
     for (;;) {
         struct fft_kit **empty = NULL, **oldest = NULL;

@@ -1,5 +1,5 @@
-// fft_move.c - moves rows of complex numbers between memory and lists of real and imaginary parts: four rows
-// at a time if they are adjacent in memory, else element by element.
+// fft_move.c - moves lines of complex numbers between memory and lists of real and imaginary parts: four
+// numbers at a time if they are contiguous along a line or across lines, else one by one.
 
 #include "device/cpu/fft/fft_plan.h"
 
@@ -16,7 +16,7 @@ typedef quad quad_memory __attribute__((aligned(4), may_alias));
 #define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 
 enum { FLOAT = sizeof(float), PAIR = 2 * sizeof(float), WIDTH = FFT_WIDTH };
-enum { BLOCK = 8 }; // numbers of a line that are moved before those of the next: a line of the cache
+enum { BLOCK = 8 }; // numbers of a line that are moved before those of the next line: a cache line
 
 static inline quad load(const void *from) {
     return *(const quad_memory *)from;
@@ -35,7 +35,7 @@ static inline void turn(quad *x) {
     x[3] = ZIP_HIGH(b, d);
 }
 
-// Returns whether corresponding elements of consecutive rows are adjacent in memory.
+// Returns whether corresponding elements of consecutive lines are adjacent in memory.
 static bool are_neighbours(char *const *line, int64_t lanes) {
     for (int64_t l = 1; l < lanes; l++)
         if (line[l] - line[l - 1] != PAIR)
@@ -53,7 +53,7 @@ static void load_each(const char *from, int64_t step, int64_t apart, int64_t lan
     }
 }
 
-// Loads four complex numbers of each of four rows.
+// Loads four complex numbers of each of four lines.
 static void load_square(char *const *line, int64_t at, int64_t lanes, float *re, float *im) {
     quad x[WIDTH], y[WIDTH];
     for (int k = 0; k < WIDTH; k++) {
@@ -69,7 +69,7 @@ static void load_square(char *const *line, int64_t at, int64_t lanes, float *re,
     }
 }
 
-// One line, or one place of many.
+// Loads consecutive complex numbers: those of one line, or element j of consecutive lines.
 static void load_run(const char *from, int64_t count, float *re, float *im) {
     int64_t j = 0;
     for (; j + WIDTH <= count; j += WIDTH, from += WIDTH * PAIR) {

@@ -1,8 +1,8 @@
-// fft_passes.h - the steps of a Fourier transform, for numbers one by one or vectors of them: NUMBER, and
-// NAME of functions.
+// fft_passes.h - the passes of a Fourier transform, included for single numbers and for vectors, with the
+// type NUMBER and the NAME of functions defined.
 //
-// A pass takes, for each group, elements that are groups * run apart and puts radix of them consecutive: run
-// elements are treated alike. Each has the same operations whichever way it is taken.
+// For each group, a pass reads radix parts of `run` elements, which are groups * run elements apart, and
+// writes them contiguously. Each element has the same operations with single numbers and with vectors.
 
 #define PASS(name)                                                                             \
     static void NAME(name)(const struct fft_pass *pass, int64_t run, const float *restrict re, \
@@ -10,10 +10,10 @@
 #define LOOP for (int64_t i = 0; i < run; i += (int64_t)(sizeof(NUMBER) / sizeof(float)))
 #define GET(list) (*(const NUMBER *)(const void *)((list) + i))
 #define SET(list) (*(NUMBER *)(void *)((list) + i))
-// Part j of what group p reads, and part k of what it writes.
+// FROM is part j of what group p reads, TO is part k of what it writes.
 #define FROM(list, j) GET((list) + (p + (j) * pass->groups) * run)
 #define TO(list, k)   SET((list) + (radix * p + (k)) * run)
-// Puts element k, times its root.
+// Stores part k, multiplied by its root.
 #define PUT(k, x, y)                                       \
     do {                                                   \
         NUMBER x_ = (x), y_ = (y);                         \
@@ -98,7 +98,8 @@ PASS(pass5) {
     }
 }
 
-// Two of radix 4, of even and of odd parts; the latter rotated by eighths.
+// Two butterflies of radix 4, of the parts with even and with odd numbers; the results of the latter are
+// rotated by eighths of a turn.
 PASS(pass8) {
     enum { radix = 8 };
     const float h = 0.707106781186547524f;
@@ -131,7 +132,7 @@ PASS(pass8) {
     }
 }
 
-// Any odd radix: elements j and radix - j are taken together, as their sum and difference.
+// Any odd radix: parts j and radix - j are combined as their sum and their difference.
 PASS(pass_prime) {
     const int radix = pass->radix, half = radix / 2;
     for (int64_t p = 0; p < pass->groups; p++) {
@@ -168,7 +169,7 @@ PASS(pass_prime) {
     }
 }
 
-// Multiplies the lines' elements by numbers, one for each place.
+// Multiplies element j of all lines by complex number j of `by`.
 static void NAME(multiply)(struct fft_lines *l, const float *by, int64_t count) {
     int64_t run = l->lanes;
     for (int64_t j = 0; j < count; j++) {
@@ -181,8 +182,9 @@ static void NAME(multiply)(struct fft_lines *l, const float *by, int64_t count) 
     }
 }
 
-// Elements at even places are the real parts of the line that was transformed, those at odd places the
-// imaginary ones: what belongs to each is the even and the odd part of the result.
+// The real parts of the transformed pairs were the elements at even indices of the real line, the imaginary
+// parts those at odd indices. The transforms of both are separated by symmetry (e and q), and combined to
+// that of the real line.
 static void NAME(unpack)(struct fft_lines *l, int64_t half, const float *roots) {
     int64_t run = l->lanes;
     for (int64_t k = 0; k <= half; k++) {
@@ -199,7 +201,7 @@ static void NAME(unpack)(struct fft_lines *l, int64_t half, const float *roots) 
     }
 }
 
-// The other way, from the spare lists.
+// The inverse of unpack, from the spare lists.
 static void NAME(pack)(struct fft_lines *l, int64_t half, const float *roots) {
     int64_t run = l->lanes;
     for (int64_t k = 0; k < half; k++) {

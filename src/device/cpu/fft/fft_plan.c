@@ -11,13 +11,13 @@
 #include "base/base.h"
 #include "device/cpu/fft/fft_plan.h"
 
-enum { PASSES = 64, FFT_PRIME = 61 }; // the largest prime that has a pass: beyond, a chirp is as fast
+enum { PASSES = 64, FFT_PRIME = 61 }; // the largest prime with a pass: for larger ones, a chirp is as fast
 
 struct fft_pass {
     int radix;
-    int64_t groups;       // of butterflies: each has its own roots
-    const float *twiddle; // radix - 1 complex numbers a group
-    const float *root;    // of pass_prime: exp(-2 pi i j k / radix) for two k, for all j, and so on
+    int64_t groups;       // groups of butterflies, each with its own roots
+    const float *twiddle; // radix - 1 complex numbers per group
+    const float *root;    // of pass_prime: exp(-2 pi i j k / radix) of two k for each j, then the next k
 };
 
 struct fft_plan {
@@ -25,10 +25,10 @@ struct fft_plan {
     int passes;
     struct fft_pass pass[PASSES];
     float *tables;
-    // Of other lengths:
-    struct fft_plan *inner; // NULL: n is a product
+    // For lengths that are not products of small primes:
+    struct fft_plan *inner; // NULL: n is such a product
     const float *chirp;     // exp(-pi i j^2 / n): n complex numbers
-    const float *filter;    // transform of its conjugate, on both sides of 0, divided by its length
+    const float *filter;    // transform of its conjugate on both sides of 0, divided by the length of that
 };
 
 int64_t cpu_fft_size(const struct fft_plan *plan) {
@@ -37,7 +37,7 @@ int64_t cpu_fft_size(const struct fft_plan *plan) {
 
 // Roots of unity --------------------------------------------------------------------------------------------
 
-// Any of n roots is a coarse one times a fine one: few sines for many roots.
+// Each of n roots is the product of a coarse one and a fine one, so that few sines give many roots.
 struct roots {
     int64_t n, fine;
     double *table; // coarse ones, then fine ones
@@ -146,7 +146,7 @@ static void swap_parts(struct fft_lines *l) {
     l->spare_re = l->spare_im, l->spare_im = spare;
 }
 
-// With real and imaginary parts exchanged the transform turns the other way.
+// With real and imaginary parts exchanged, the transform becomes the inverse one.
 void cpu_fft_run_inverse(const struct fft_plan *plan, struct fft_lines *lines) {
     swap_parts(lines);
     cpu_fft_run(plan, lines);
@@ -159,14 +159,14 @@ void cpu_fft_unpack(struct fft_lines *lines, int64_t half, const float *roots) {
     (lines->lanes % FFT_WIDTH ? unpack_one : unpack_vector)(lines, half, roots);
 }
 
-// The first and the last element are real: what else they have is left out.
+// The first and the last element are real: their imaginary parts are ignored.
 void cpu_fft_pack(struct fft_lines *lines, int64_t half, const float *roots) {
     memset(lines->spare_im, 0, sizeof(float) * (size_t)lines->lanes);
     memset(lines->spare_im + half * lines->lanes, 0, sizeof(float) * (size_t)lines->lanes);
     (lines->lanes % FFT_WIDTH ? pack_one : pack_vector)(lines, half, roots);
 }
 
-// A piece of one line: the same for four elements at once, and for those that are left.
+// Pieces of one line are computed four elements at a time, then the remaining ones one by one.
 #define LOAD(list)     (*(const fft_vector *)(const void *)(list))
 #define BACKWARDS(x)   __builtin_shufflevector(x, x, 3, 2, 1, 0)
 #define MIRRORED(list) BACKWARDS(LOAD((list) + n - FFT_WIDTH - i))
@@ -214,7 +214,8 @@ void cpu_fft_pack_piece(int64_t n, const float *roots, const float *const *from,
 
 // Plans -----------------------------------------------------------------------------------------------------
 
-// Splits n into radices; false if it is no product of them. 16 is 4 * 4: a pass of radix 2 does too little.
+// Splits n into radices. Returns false if it is not a product of them. 16 becomes 4 * 4, because a pass of
+// radix 2 computes too little.
 static bool factor(struct fft_plan *plan) {
     static const int radices[] = {61, 59, 53, 47, 43, 41, 37, 31, 29, 23, 19, 17, 13, 11, 7, 5, 3, 8, 4, 2};
     int64_t rest = plan->n;

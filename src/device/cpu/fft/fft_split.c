@@ -1,6 +1,6 @@
-// fft_split.c - long Fourier transforms as many short ones, in two rounds, each of which stays in the cache
-// and is shared by threads: n = first * second numbers are a matrix whose columns are transformed, rotated by
-// roots of unity, and whose rows are transformed then.
+// fft_split.c - long Fourier transforms as many short ones, in two rounds (the four-step algorithm). Each
+// short one stays in the cache, and threads share a round: n = first * second numbers are a matrix, whose
+// columns are transformed and multiplied by roots of unity, then its rows are transformed.
 
 #include "device/cpu/fft/fft_plan.h"
 #include "device/cpu/rows/operands.h"
@@ -9,18 +9,19 @@ enum {
     LANES = 16,
     COMPLEX = 2 * sizeof(float),
     WORK_LEAST = 1 << 15
-}; // WORK_LEAST: numbers that are worth a thread
+}; // WORK_LEAST: numbers that are worth another thread
 
-// Number k of column j is rotated by exp(-2 pi i j k / n): by what the first column of its group is, times
-// what it is more.
+// Number k of column j is multiplied by exp(-2 pi i j k / n). This is the product of the root for the first
+// column of j's group (coarse) and that for the distance of j from it (fine).
 struct fft_split {
     int64_t n, first, second;
     struct fft_plan *columns, *rows;
-    float *coarse; // for each group of LANES columns, `first` complex numbers
-    float *fine;   // for each k, real parts of LANES numbers, then the imaginary ones
+    float *coarse; // for the first column of each group of LANES: `first` complex numbers
+    float *fine;   // for each k, LANES real parts, then LANES imaginary parts
 };
 
-// How n is split: both parts are whole vectors, and near each other. 0: it is not.
+// Returns the first factor of n, such that both factors are multiples of a vector and not far from each
+// other; 0 if there is none.
 static int64_t first_of(int64_t n) {
     int64_t best = 0;
     for (int64_t a = FFT_WIDTH; a * a <= n; a += FFT_WIDTH)
@@ -87,7 +88,8 @@ struct round {
     atomic_bool failed;
 };
 
-// Lists for LANES lines; with real and imaginary parts exchanged the transform turns the other way.
+// Allocates lists for LANES lines. For an inverse transform, real and imaginary parts are loaded and stored
+// exchanged.
 static bool open_lines(struct round *r, struct fft_lines *l) {
     int64_t each = (MAX_OF(r->s->first, r->s->second) + 1) * LANES;
     float *room = cpu_scratch(SCRATCH_WORK, sizeof(float) * 4 * (size_t)each);

@@ -9,10 +9,10 @@
 #include "device/cpu/rows/operands.h"
 
 enum {
-    TRIANGLE = 48,         // columns of a triangle that LAPACK inverts, or solves with
+    TRIANGLE = 48,         // the most columns of a triangle that LAPACK inverts, or solves with
     STRIP = 48,            // columns or rows of a product with a triangle
-    PANEL = 32,            // columns that LAPACK factors
-    FLOPS_LEAST = 1 << 18, // that are worth a second thread
+    PANEL = 32,            // the most columns that LAPACK factors
+    FLOPS_LEAST = 1 << 18, // operations that are worth a second thread
 };
 
 typedef void trtri_fn(const char *uplo, const char *diag, const int *n, void *a, const int *lda, int *info,
@@ -33,7 +33,7 @@ static char *at(const struct factor *f, char *a, int lead, int row, int col) {
     return a + ((int64_t)col * lead + row) * f->item;
 }
 
-// Returns about half of n, rounded to a multiple of the block size that LAPACK is given.
+// Returns about half of n, rounded up to a multiple of `unit`, the size of the blocks that LAPACK computes.
 static int half_of(int n, int unit) {
     return (n / 2 + unit - 1) / unit * unit;
 }
@@ -106,8 +106,8 @@ static int64_t grain_of(double each) {
 
 // Triangles -------------------------------------------------------------------------------------------------
 
-// corner (m x k) = -left * corner * right, of which left and right are triangles. Strips of STRIP columns,
-// then of rows, leave out what is zero.
+// The operands of corner = -left * corner * right, in which corner is m x k, and left and right are
+// triangles. Products by strips of STRIP columns, then of rows, leave out the zeros of the triangles.
 struct corner {
     const struct factor *f;
     bool upper;
@@ -317,7 +317,7 @@ static void solve_rows(const void *context, int64_t from, int64_t to) {
     solve_right(r->f, (int)(to - from), n, r->l, n, at(r->f, r->x, n, (int)from, 0), n);
 }
 
-// Copies the upper triangle of a, with zeros below it.
+// Copies the upper triangle of a to x, with zeros below it.
 static void copy_upper(const struct factor *f, char *a, char *x) {
     for (int j = 0; j < f->n; j++) {
         size_t above = (size_t)(j + 1) * (size_t)f->item;

@@ -1,9 +1,10 @@
-// condense_values.h - two-sided reductions by reflections, included once a type of elements: CONDENSE(name),
-// CONDENSE_TYPE, and CONDENSE_NOTHING, a square that is too small to count.
+// condense_values.h - two-sided reductions of matrices by reflections, included once per type of elements
+// with CONDENSE(name), CONDENSE_TYPE and CONDENSE_NOTHING, a square that is too small to count, defined.
 //
-// A reflection H = I - tau v v' is kept as LAPACK keeps it: v begins with 1, what follows lies where it made
-// zeros. What a step does to the rest of the matrix is put off to the next one, which needs all of it anyway:
-// the matrix is read and written once per step. Strips of four columns stay in registers and L1.
+// A reflection H = I - tau v v' is stored as LAPACK stores it: v begins with 1, which is not stored, and its
+// other elements are stored where the reflection made zeros. The update of the rest of the matrix is deferred
+// to the next step, which needs all of it anyway: the matrix is read and written once per step. Strips of
+// four columns stay in registers and L1.
 
 typedef CONDENSE_TYPE CONDENSE(lanes)
     __attribute__((vector_size(16), aligned(sizeof(CONDENSE_TYPE)), may_alias));
@@ -12,7 +13,8 @@ static CONDENSE(lanes) *CONDENSE(at)(const CONDENSE_TYPE *x) {
     return (CONDENSE(lanes) *)(uintptr_t)x;
 }
 
-// By address: gcc 14 for aarch64 fails on parameters that are vectors of another alignment.
+// Returns the sum of the lanes. Takes an address, because gcc 14 for aarch64 fails on parameters that are
+// vectors of another alignment.
 static CONDENSE_TYPE CONDENSE(sum)(const CONDENSE(lanes) *v) {
     CONDENSE_TYPE sum = 0;
     for (size_t i = 0; i < sizeof *v / sizeof sum; i++)
@@ -20,9 +22,9 @@ static CONDENSE_TYPE CONDENSE(sum)(const CONDENSE(lanes) *v) {
     return sum;
 }
 
-// The reflection that leaves of x (n elements) only the first, *value: x becomes v but for its 1, which is
-// not stored. Returns tau; 0: the rest is nothing, or nothing beside the matrix, whose largest element is not
-// far from 1.
+// Finds the reflection that makes all elements of x (n) 0 but the first, which becomes *value. From x[1] on,
+// x becomes v without its 1. Returns tau; 0 if the other elements are 0 or negligible compared to the matrix,
+// whose largest element is not far from 1.
 static CONDENSE_TYPE CONDENSE(reflect)(CONDENSE_TYPE *x, int64_t n, CONDENSE_TYPE *value) {
     double first = (double)x[0], square = 0;
     for (int64_t i = 1; i < n; i++)
@@ -39,7 +41,7 @@ static CONDENSE_TYPE CONDENSE(reflect)(CONDENSE_TYPE *x, int64_t n, CONDENSE_TYP
     return (CONDENSE_TYPE)((beta - first) / beta);
 }
 
-// What is put off: the matrix less left right' + other_left other_right'.
+// A deferred update: left right' + other_left other_right' is to be subtracted from the matrix.
 struct CONDENSE(rest) {
     const CONDENSE_TYPE *left, *right, *other_left, *other_right;
 };
@@ -50,7 +52,8 @@ static void CONDENSE(update_column)(CONDENSE_TYPE *a, const struct CONDENSE(rest
         a[i] -= r->left[i] * r->right[column] + r->other_left[i] * r->other_right[column];
 }
 
-// Columns [j, j + 4) of a, from row `from` on, are brought up to date; dot[k] is column k times v.
+// Updates rows [from, to) of columns [j, j + 4), which begin at a, and sets dot[k] to the dot product of
+// column j + k and v.
 GEMM_FUSED static void CONDENSE(update_strip)(CONDENSE_TYPE *a, int64_t lead, const struct CONDENSE(rest) * r,
                                               int64_t j, int64_t from, int64_t to, const CONDENSE_TYPE *v,
                                               CONDENSE_TYPE *dot) {
@@ -88,7 +91,7 @@ GEMM_FUSED static void CONDENSE(update_strip)(CONDENSE_TYPE *a, int64_t lead, co
     }
 }
 
-// y += four columns of a, each times one of x.
+// Adds four columns of a, each times an element of x, to y.
 GEMM_FUSED static void CONDENSE(add_strip)(CONDENSE_TYPE *y, const CONDENSE_TYPE *a, int64_t lead,
                                            const CONDENSE_TYPE *x, int64_t from, int64_t to) {
     GEMM_CONTRACT
@@ -106,7 +109,7 @@ GEMM_FUSED static void CONDENSE(add_strip)(CONDENSE_TYPE *y, const CONDENSE_TYPE
             y[i] += a[k * lead + i] * x[k];
 }
 
-// The same for one column.
+// Does what update_strip does, for one column. Returns the dot product.
 static CONDENSE_TYPE CONDENSE(update_one)(CONDENSE_TYPE *a, const struct CONDENSE(rest) * r, int64_t j,
                                           int64_t from, int64_t to, const CONDENSE_TYPE *v) {
     CONDENSE_TYPE dot = 0;
@@ -124,7 +127,7 @@ static void CONDENSE(add_one)(CONDENSE_TYPE *y, const CONDENSE_TYPE *a, CONDENSE
 
 // Symmetric matrices ----------------------------------------------------------------------------------------
 
-// The same of a symmetric matrix, where y also gets each column times its element of v.
+// Does what update_strip does, and adds each column, times its element of v, to y.
 GEMM_FUSED static void CONDENSE(update_both)(CONDENSE_TYPE *a, int64_t n, const struct CONDENSE(rest) * r,
                                              int64_t j, int64_t from, const CONDENSE_TYPE *v,
                                              CONDENSE_TYPE *dot, CONDENSE_TYPE *y) {
@@ -167,7 +170,7 @@ GEMM_FUSED static void CONDENSE(update_both)(CONDENSE_TYPE *a, int64_t n, const 
     }
 }
 
-// One column of it, from the diagonal to row `to`.
+// Does so for one column of a symmetric matrix, from the diagonal to row `to`.
 static void CONDENSE(update_short)(CONDENSE_TYPE *column, const struct CONDENSE(rest) * r, int64_t j,
                                    int64_t to, const CONDENSE_TYPE *v, CONDENSE_TYPE *y) {
     CONDENSE_TYPE dot = CONDENSE(update_one)(column, r, j, j, to, v);
@@ -175,8 +178,8 @@ static void CONDENSE(update_short)(CONDENSE_TYPE *column, const struct CONDENSE(
     y[j] += dot;
 }
 
-// The lower triangle from column `from` on is brought up to date; y = the matrix times v. Strips begin where
-// rows do.
+// Updates the lower triangle from column `from` on, and computes y, the matrix times v. Strips begin at
+// columns that are multiples of four.
 static void CONDENSE(symmetric_step)(CONDENSE_TYPE *a, int64_t n, int64_t from,
                                      const struct CONDENSE(rest) * r, const CONDENSE_TYPE *v,
                                      CONDENSE_TYPE *y) {
@@ -197,8 +200,8 @@ static void CONDENSE(symmetric_step)(CONDENSE_TYPE *a, int64_t n, int64_t from,
         CONDENSE(update_short)(a + j * n, r, j, n, v, y);
 }
 
-// The lower triangle of a (n x n) becomes the reflections; d and e are the diagonals of what they leave.
-// room: 4 n.
+// Reduces a symmetric matrix a (n x n), whose lower triangle becomes the reflections, to a tridiagonal matrix
+// with the diagonals d and e. room: 4 n.
 static void CONDENSE(tridiagonal)(int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *d, CONDENSE_TYPE *e,
                                   CONDENSE_TYPE *tau, CONDENSE_TYPE *room) {
     CONDENSE_TYPE *v = room, *w = room + n, *next_v = room + 2 * n, *next_w = room + 3 * n;
@@ -226,7 +229,7 @@ static void CONDENSE(tridiagonal)(int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *d,
 
 // Square matrices -------------------------------------------------------------------------------------------
 
-// Columns from `from` on are brought up to date; z = v times the matrix, y = the matrix times v.
+// Updates columns from `from` on, and computes z, v times the matrix, and y, the matrix times v.
 static void CONDENSE(square_step)(CONDENSE_TYPE *a, int64_t n, int64_t from, const struct CONDENSE(rest) * r,
                                   const CONDENSE_TYPE *v, CONDENSE_TYPE *z, CONDENSE_TYPE *y) {
     int64_t j = from;
@@ -239,8 +242,8 @@ static void CONDENSE(square_step)(CONDENSE_TYPE *a, int64_t n, int64_t from, con
     }
 }
 
-// a (n x n) becomes a matrix of the same eigenvalues that is 0 below the diagonal but for the one beside it.
-// room: 6 n.
+// Reduces a (n x n) to an upper Hessenberg matrix, which has the same eigenvalues and is 0 below the first
+// subdiagonal. room: 6 n.
 static void CONDENSE(hessenberg)(int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *room) {
     CONDENSE_TYPE *v = room, *z = room + n, *y = room + 2 * n, *next = room + 3 * n;
     memset(room, 0, sizeof *room * (size_t)(6 * n));
@@ -273,9 +276,9 @@ static void CONDENSE(hessenberg)(int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *roo
 
 // Other matrices --------------------------------------------------------------------------------------------
 
-// Columns behind `row` and rows from it on are brought up to date; rows before it that share a vector with it
-// have nothing to be updated by. Then z = tau times them times u, and `top`, the first row, less z; y = the
-// rows below times that.
+// Updates columns after `row`, and rows from `row` on; of the rows before it, up to three that share a vector
+// with it are processed too, but their updates are 0. Computes z, tau times u times these columns; `top`, the
+// first row less z; and y, the rows times `top`.
 static void CONDENSE(general_step)(CONDENSE_TYPE *a, int64_t m, int64_t n, int64_t row,
                                    const struct CONDENSE(rest) * r, CONDENSE_TYPE tau, const CONDENSE_TYPE *u,
                                    CONDENSE_TYPE *z, CONDENSE_TYPE *top, CONDENSE_TYPE *y) {
@@ -297,8 +300,9 @@ static void CONDENSE(general_step)(CONDENSE_TYPE *a, int64_t m, int64_t n, int64
     }
 }
 
-// The reflection of the row `top`, from column `from` on, into row `row` of a, and v with its 1; y, what the
-// rows below, less u z', are times top, becomes tau times what they are times v.
+// Finds the reflection of the row `top`, from column `row` + 1 on, and stores it in row `row` of a. `top`
+// becomes v, with its 1. y, the rows below times the old `top`, becomes tau times (the rows less u z') times
+// v.
 static CONDENSE_TYPE CONDENSE(reflect_row)(CONDENSE_TYPE *a, int64_t m, int64_t n, int64_t row,
                                            const CONDENSE_TYPE *u, const CONDENSE_TYPE *z, CONDENSE_TYPE *top,
                                            CONDENSE_TYPE *y, CONDENSE_TYPE *value) {
@@ -319,8 +323,8 @@ static CONDENSE_TYPE CONDENSE(reflect_row)(CONDENSE_TYPE *a, int64_t m, int64_t 
     return tau;
 }
 
-// a (m x n, m >= n) becomes the reflections of columns and rows; d and e are the diagonals of what they
-// leave, which is upper bidiagonal. room: 4 (m + n).
+// Reduces a (m x n, m >= n), which becomes the reflections of columns and rows, to an upper bidiagonal matrix
+// with the diagonals d and e. room: 4 (m + n).
 static void CONDENSE(bidiagonal)(int64_t m, int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *d, CONDENSE_TYPE *e,
                                  CONDENSE_TYPE *tau_column, CONDENSE_TYPE *tau_row, CONDENSE_TYPE *room) {
     CONDENSE_TYPE *u = room, *w = u + m, *next_u = w + m, *next_w = next_u + m;

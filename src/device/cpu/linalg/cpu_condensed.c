@@ -9,9 +9,9 @@
 
 enum {
     LEAST = 16,    // columns
-    MOST = 1024,   // larger ones leave the caches: LAPACK takes them, on all threads
-    BLOCK = 64,    // columns that LAPACK applies at once, at most
-    BESIDE = 8192, // elements that it needs beside
+    MOST = 1024,   // larger ones exceed the caches: LAPACK computes them, on all threads
+    BLOCK = 64,    // the most columns that LAPACK applies at once
+    BESIDE = 8192, // further elements of its work area
 };
 
 typedef void sterf_fn(const int *n, void *d, void *e, int *info);
@@ -34,7 +34,7 @@ typedef void ormbr_fn(const char *vect, const char *side, const char *trans, con
 // The arrays that follow the matrix in a thread's scratch memory.
 struct areas {
     struct condensed c;
-    char *left, *right; // vectors, column by column: of eigenvalues left only
+    char *left, *right; // vectors, column by column; eigenvectors use only `left`
     char *work;
     int *iwork;
 };
@@ -49,7 +49,8 @@ static bool wants_vectors(const struct factor *f) {
     return f->c->outputs > 1;
 }
 
-// Of a matrix of rows x cols, rows >= cols; how many bytes it takes, if room is NULL.
+// Assigns the arrays for a matrix of rows x cols, rows >= cols, their addresses in room, unless that is NULL.
+// Returns the bytes that they and the matrix take.
 static size_t place(const struct factor *f, size_t rows, size_t cols, char *room, struct areas *a) {
     size_t item = (size_t)f->item, used = cpu_factor_aligned(rows * cols * item);
     bool vectors = wants_vectors(f);
@@ -126,8 +127,8 @@ bool cpu_eigh_condensed(const struct call *c) {
 
 // Other matrices --------------------------------------------------------------------------------------------
 
-// Columns of an orthogonal matrix of rows x rows, of which LAPACK sets a square of cols x cols: the rest is
-// that of the unit matrix.
+// Initialises an orthogonal matrix of rows x rows, of which LAPACK sets the upper left square of cols x cols.
+// The other elements are those of the identity matrix.
 static void start_vectors(const struct factor *f, char *left, int64_t rows, int64_t cols) {
     memset(left, 0, (size_t)(rows * rows * f->item));
     for (int64_t i = cols; i < rows; i++)
@@ -168,7 +169,7 @@ bool cpu_svd_condensed(const struct call *c) {
     if (!cpu_factor_open(&f, c, "bdsdc ormbr"))
         return false;
     int rows = MAX_OF(f.m, f.n), cols = MIN_OF(f.m, f.n);
-    // vectors of the transposed matrix are transposed too: nothing is moved but to copy it
+    // the vectors of the transposed matrix are transposed too, so no data is moved except to copy it
     f.turned = f.m <= f.n;
     f.work[0] = MAX_OF(3 * cols * cols + 4 * cols, BLOCK * rows + BESIDE);
     f.work[1] = 8 * cols;

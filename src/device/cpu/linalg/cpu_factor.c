@@ -1,4 +1,4 @@
-// cpu_factor.c - triangular factors and inverses by LAPACK.
+// cpu_factor.c - triangular and orthogonal factors and inverses, by LAPACK and by blocked.c.
 
 #include "device/cpu/linalg/linalg.h"
 
@@ -10,7 +10,7 @@ typedef void orgqr_fn(const int *m, const int *n, const int *k, void *a, const i
 
 static const int ask = -1; // a work area of this size asks how large it should be
 
-// A function found as an address.
+// Declares a function pointer and sets it to an address that was looked up.
 #define FUNCTION(type, name, f, which) \
     type *name;                        \
     *(void **)&name = (f)->function[which]
@@ -31,7 +31,7 @@ static bool failed(const struct factor *f, const char *what, int info) {
 
 // Cholesky --------------------------------------------------------------------------------------------------
 
-// The upper factor is that of the matrix transposed.
+// The upper factor is the transpose of the lower factor of the transposed matrix.
 static int cholesky_one(const struct factor *f, int64_t at, char *room) {
     int info = cpu_blocked_cholesky(f, f->n, room, f->n);
     cpu_factor_store(f, 0, at, room, f->n, f->n, f->n);
@@ -51,7 +51,8 @@ bool cpu_cholesky(const struct call *c) {
 
 // Inverses --------------------------------------------------------------------------------------------------
 
-// Bytes of a matrix, and of what is beside it while triangles are inverted.
+// matrix_bytes() returns the bytes of a matrix, beside_bytes() those of the work area for inverting its
+// triangles.
 static size_t matrix_bytes(const struct factor *f) {
     return cpu_factor_aligned((size_t)f->n * (size_t)f->n * (size_t)f->item);
 }
@@ -60,7 +61,7 @@ static size_t beside_bytes(const struct factor *f) {
     return cpu_factor_aligned(((size_t)f->n * (size_t)f->n / 4 + (size_t)f->n) * (size_t)f->item);
 }
 
-// Inverses of transposed matrices are transposed: nothing is moved but to copy it.
+// The inverse of the transposed matrix is the transposed inverse, so no data is moved except to copy it.
 static int invert_triangle(const struct factor *f, int64_t at, char *room) {
     bool upper = call_args(f->c)[1];
     clear_other_triangle(f, room, upper);
@@ -111,7 +112,7 @@ static int lu_one(const struct factor *f, int64_t at, char *room) {
     cpu_factor_store(f, 0, at, room, f->m, f->n, f->m);
     note_rows(f, pivot, (uint32_t *)(void *)cpu_factor_output(f, 1, at),
               (uint32_t *)(void *)cpu_factor_output(f, 2, at), (uint32_t *)(void *)(pivot + f->m));
-    return info < 0 ? info : 0; // a zero on the diagonal is a result like any other
+    return info < 0 ? info : 0; // a zero on the diagonal is a valid result
 }
 
 bool cpu_lu(const struct call *c) {

@@ -32,12 +32,13 @@ static bool is_complex(const struct factor *f) {
     return f->dtype == ZL_COMPLEX64;
 }
 
-// Bytes of a real number beside the matrix.
+// Returns the bytes of a real number, such as an eigenvalue of a complex Hermitian matrix.
 static size_t real_size(const struct factor *f) {
     return f->dtype == ZL_FLOAT64 ? 8 : 4;
 }
 
-// Takes a part of room after the used bytes. NULL if room is NULL: then only the size is counted.
+// Returns the next `bytes` bytes of room and adds them to *used. If room is NULL, only adds them and returns
+// NULL.
 static void *take(char *room, size_t *used, size_t bytes) {
     char *part = room ? room + *used : NULL;
     *used += cpu_factor_aligned(bytes);
@@ -66,7 +67,7 @@ static bool wants_vectors(const struct factor *f) {
     return f->c->outputs > 1;
 }
 
-// Assigns the work arrays their places from room on (NULL: nowhere). Returns the bytes that they take.
+// Assigns the arrays their addresses in room, unless that is NULL. Returns the bytes that they take.
 static size_t svd_place(const struct factor *f, char *room, struct svd_areas *a) {
     size_t m = (size_t)f->m, n = (size_t)f->n, k = MIN_OF(m, n), item = (size_t)f->item;
     size_t used = 0;
@@ -142,7 +143,7 @@ static size_t eigh_place(const struct factor *f, char *room, struct eigh_areas *
     return used;
 }
 
-// work: elements of the three areas, -1 to ask.
+// Calls LAPACK. work: elements of the three work areas; -1 asks for these numbers.
 static int eigh(const struct factor *f, void *matrix, const struct eigh_areas *a, const int *work) {
     const char *job = wants_vectors(f) ? "V" : "N", *triangle = call_args(f->c)[0] ? "U" : "L";
     int info = 0;
@@ -191,7 +192,7 @@ bool cpu_eigh(const struct call *c) {
 // Other matrices --------------------------------------------------------------------------------------------
 
 struct eig_areas {
-    char *re, *im, *vectors, *work, *rwork; // complex: re holds the values
+    char *re, *im, *vectors, *work, *rwork; // of complex matrices, re holds the values
 };
 
 static size_t eig_place(const struct factor *f, char *room, struct eig_areas *a) {

@@ -71,8 +71,7 @@ static bool is_finite(const struct factor *f, const char *room) {
     return all_finite_f32(room, f->dtype == ZL_COMPLEX64 ? 2 * count : count);
 }
 
-// A matrix to where its columns, or if transposed its rows, are contiguous. The last axis of a copy is the
-// dense one.
+// Copies a matrix to room so that its columns, or if it is transposed its rows, are contiguous.
 static void copy_in(const struct factor *f, char *room, const char *from) {
     int64_t dim[] = {f->m, f->n}, stride[] = {f->row, f->col}, turned_dim[] = {f->n, f->m};
     int64_t turned_stride[] = {f->col, f->row};
@@ -86,7 +85,7 @@ enum { KEPT = 1 << 23 }; // bytes of work areas that a thread keeps
 
 static void run_range(const void *context, int64_t from, int64_t to) {
     struct factor *f = (struct factor *)(uintptr_t)context;
-    bool kept = f->room <= KEPT; // fresh pages would cost more than many a factor
+    bool kept = f->room <= KEPT; // fresh pages would cost more than many factorisations
     char *room = kept ? cpu_scratch(SCRATCH_RESULT, f->room) : memory_alloc(f->room);
     struct walk w;
     if (!room)

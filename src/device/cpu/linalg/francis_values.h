@@ -1,15 +1,15 @@
-// francis_values.h - eigenvalues of Hessenberg matrices, included once a type of elements: FRANCIS(name),
-// FRANCIS_TYPE, FRANCIS_EPSILON, the distance from 1 to the number after it, and FRANCIS_LEAST, the least
-// normal number.
+// francis_values.h - eigenvalues of Hessenberg matrices, included once per type of elements with
+// FRANCIS(name), FRANCIS_TYPE, FRANCIS_EPSILON, the distance from 1 to the number after it, and
+// FRANCIS_LEAST, the least normal number, defined.
 //
-// Francis' steps with two shifts: a bulge of 3 x 3 is chased down the diagonal by reflections, as LAPACK's
-// lahqr does it. What they do to columns that the bulge has not reached is put off until it comes near: then
-// all reflections so far go down a group of columns side by side, in registers. Matrices are column-major.
+// Uses Francis' steps with two shifts: reflections chase a bulge of 3 x 3 down the diagonal, as in LAPACK's
+// lahqr. Their effect on columns that the bulge has not reached is deferred until it comes near: then all
+// reflections so far are applied to a group of columns at once, in registers. Matrices are column-major.
 
 typedef FRANCIS_TYPE FRANCIS(quad)
     __attribute__((vector_size(4 * sizeof(FRANCIS_TYPE)), aligned(sizeof(FRANCIS_TYPE)), may_alias));
 
-// I - t1 (1 v2 v3)' (1 v2 v3); t2 = t1 v2, t3 = t1 v3.
+// The reflection I - t1 (1 v2 v3)' (1 v2 v3), with t2 = t1 v2 and t3 = t1 v3.
 struct FRANCIS(reflection) {
     FRANCIS_TYPE v2, v3, t1, t2, t3;
 };
@@ -17,10 +17,10 @@ struct FRANCIS(reflection) {
 struct FRANCIS(window) {
     FRANCIS_TYPE *h;
     int64_t n;                              // rows of h
-    int64_t low, high;                      // rows and columns that are looked at
-    int64_t first;                          // where the bulge begins
-    int64_t ready;                          // columns before it have had all reflections so far
-    struct FRANCIS(reflection) *reflection; // that of row `first` first
+    int64_t low, high;                      // the first and the last row and column of the current block
+    int64_t first;                          // the row where the bulge begins
+    int64_t ready;                          // all reflections so far were applied to the columns before it
+    struct FRANCIS(reflection) *reflection; // from that of row `first` on
 };
 
 static FRANCIS_TYPE *FRANCIS(element)(const struct FRANCIS(window) *w, int64_t row, int64_t column) {
@@ -29,8 +29,8 @@ static FRANCIS_TYPE *FRANCIS(element)(const struct FRANCIS(window) *w, int64_t r
 
 // Reflections -----------------------------------------------------------------------------------------------
 
-// The one that leaves of x only the first element, which it returns; x: three numbers, of which the last may
-// be 0.
+// Finds the reflection that makes all elements of x 0 but the first, which it returns. x has three numbers,
+// the last of which may be 0.
 static FRANCIS_TYPE FRANCIS(reflect)(const FRANCIS_TYPE *x, struct FRANCIS(reflection) *p) {
     double a = (double)x[0], b = (double)x[1], c = (double)x[2], rest = b * b + c * c;
     *p = (struct FRANCIS(reflection)){0, 0, 0, 0, 0};
@@ -46,7 +46,7 @@ static FRANCIS_TYPE FRANCIS(reflect)(const FRANCIS_TYPE *x, struct FRANCIS(refle
     return (FRANCIS_TYPE)beta;
 }
 
-// One reflection, to `count` rows from `row` on (two at the end), of columns [from, to).
+// Applies a reflection to `count` rows, 3 or at the end 2, from `row` on, in columns [from, to).
 static void FRANCIS(reflect_rows)(const struct FRANCIS(window) * w, const struct FRANCIS(reflection) * p,
                                   int64_t row, int count, int64_t from, int64_t to) {
     for (; from < to; from++) {
@@ -60,7 +60,7 @@ static void FRANCIS(reflect_rows)(const struct FRANCIS(window) * w, const struct
     }
 }
 
-// One reflection of `count` columns, of rows [from, to).
+// Applies a reflection to `count` columns from `column` on, in rows [from, to).
 GEMM_FUSED static void FRANCIS(reflect_columns)(const struct FRANCIS(window) * w,
                                                 const struct FRANCIS(reflection) * of, int64_t column,
                                                 int count, int64_t from, int64_t to) {
@@ -85,7 +85,7 @@ GEMM_FUSED static void FRANCIS(reflect_columns)(const struct FRANCIS(window) * w
     }
 }
 
-// Rows of a square become its columns.
+// Transposes a 4 x 4 square.
 static inline void FRANCIS(turn)(FRANCIS(quad) *x) {
     FRANCIS(quad)
     a = __builtin_shufflevector(x[0], x[2], 0, 4, 1, 5),
@@ -99,10 +99,10 @@ static inline void FRANCIS(turn)(FRANCIS(quad) *x) {
     x[3] = __builtin_shufflevector(b, d, 2, 6, 3, 7);
 }
 
-// of columns that are brought near at once: what one waits for, others do
+// GROUPS: groups of four columns that are updated at once. While one waits for results, the others compute.
 enum { FRANCIS(GROUPS) = 3, FRANCIS(COLUMNS) = 4 * FRANCIS(GROUPS) };
 
-// `steps` reflections down COLUMNS columns from `column` on, from row `row`.
+// Applies `steps` reflections, the first of which is that of row `row`, to COLUMNS columns from `column` on.
 GEMM_FUSED static void FRANCIS(catch_up)(const struct FRANCIS(window) * w, int64_t column, int64_t row,
                                          int64_t steps) {
     GEMM_CONTRACT
@@ -154,7 +154,7 @@ GEMM_FUSED static void FRANCIS(catch_up)(const struct FRANCIS(window) * w, int64
         FRANCIS(reflect_rows)(w, &p[i], row + i, 3, column, column + 4 * GROUPS);
 }
 
-// Columns up to `column` get all reflections of rows [first, row].
+// Applies the reflections of rows [first, row] to columns up to `column` that have not had them.
 static void FRANCIS(bring_near)(struct FRANCIS(window) *w, int64_t column, int64_t row) {
     while (w->ready <= column && w->ready <= w->high) {
         int64_t steps = row - w->first + 1, columns = w->high - w->ready + 1;
@@ -169,7 +169,7 @@ static void FRANCIS(bring_near)(struct FRANCIS(window) *w, int64_t column, int64
     }
 }
 
-// A bulge that begins with x from the first row to the last.
+// Chases a bulge that begins with x from the first row to the last.
 static void FRANCIS(chase)(struct FRANCIS(window) *w, const FRANCIS_TYPE *x) {
     w->ready = w->first;
     for (int64_t k = w->first; k < w->high; k++) {
@@ -196,7 +196,7 @@ static void FRANCIS(chase)(struct FRANCIS(window) *w, const FRANCIS_TYPE *x) {
 
 // Shifts ----------------------------------------------------------------------------------------------------
 
-// The eigenvalues of a matrix a b; c d.
+// Computes the eigenvalues of the matrix (a b; c d).
 static void FRANCIS(pair)(double a, double b, double c, double d, double *re, double *im) {
     double scale = fmax(fmax(fabs(a), fabs(b)), fmax(fabs(c), fabs(d)));
     re[0] = re[1] = im[0] = im[1] = 0;
@@ -210,13 +210,15 @@ static void FRANCIS(pair)(double a, double b, double c, double d, double *re, do
         im[1] = -im[0];
         return;
     }
-    // The one that is further from 0, and the other by their product where that is more accurate.
+    // half and root have the same sign, so their sum is accurate. The second eigenvalue follows from the
+    // product of both, each less d, which is -b c.
     double root = half < 0 ? -sqrt(square) : sqrt(square);
     re[0] = (d + half + root) * scale;
     re[1] = (half + root != 0 ? d - b * c / (half + root) : d) * scale;
 }
 
-// A subdiagonal element that is nothing beside its neighbours: by itself, or by what Ahues and Tisseur found.
+// Returns whether subdiagonal element k is negligible: in itself, or compared to its neighbours by the
+// criterion of Ahues and Tisseur.
 static bool FRANCIS(is_nothing)(const struct FRANCIS(window) *w, int64_t k, int64_t last) {
     const double least = (double)FRANCIS_LEAST * (double)(last + 1) / FRANCIS_EPSILON;
     double sub = fabs((double)*FRANCIS(element)(w, k, k - 1));
@@ -236,7 +238,8 @@ static bool FRANCIS(is_nothing)(const struct FRANCIS(window) *w, int64_t k, int6
     return ba * (ab / (aa + ab)) <= fmax(least, FRANCIS_EPSILON * (bb * (aa / (aa + ab))));
 }
 
-// Both shifts: the eigenvalues of the last two rows, or after many steps without success something else.
+// Chooses both shifts: the eigenvalues of the last two rows, or exceptional shifts after every ten steps
+// without success.
 static void FRANCIS(choose)(const struct FRANCIS(window) *w, int steps, double *re, double *im) {
     int64_t at = w->high - 1;
     if (steps % 10 == 0 && steps) {
@@ -250,14 +253,14 @@ static void FRANCIS(choose)(const struct FRANCIS(window) *w, int steps, double *
     FRANCIS(pair)
     ((double)*FRANCIS(element)(w, at, at), (double)*FRANCIS(element)(w, at, at + 1),
      (double)*FRANCIS(element)(w, at + 1, at), (double)*FRANCIS(element)(w, at + 1, at + 1), re, im);
-    if (im[0] == 0) { // twice the one that is nearer to the last element
+    if (im[0] == 0) { // both are the one that is nearer to the last element
         double last = (double)*FRANCIS(element)(w, at + 1, at + 1);
         re[0] = re[1] = fabs(re[0] - last) <= fabs(re[1] - last) ? re[0] : re[1];
     }
 }
 
-// Where the bulge begins, and what with: the first column of (H - s)(H - t) from row w->first on. Two small
-// subdiagonal elements in a row let it begin below them.
+// Finds w->first, the row where the bulge begins, and x, with which it begins: the first column of (H - s)(H
+// - t) from that row on. If two consecutive subdiagonal elements are small, the bulge begins below them.
 static void FRANCIS(start)(struct FRANCIS(window) *w, const double *re, const double *im, FRANCIS_TYPE *x) {
     for (w->first = w->high - 2;; w->first--) {
         int64_t k = w->first;
@@ -284,7 +287,8 @@ static void FRANCIS(start)(struct FRANCIS(window) *w, const double *re, const do
     }
 }
 
-// All of them. h is used up; room: n reflections. Returns how many were not found, the first ones.
+// Computes all eigenvalues. Destroys h; room: n reflections. Returns how many were not found: those are the
+// first ones.
 static int64_t FRANCIS(eigenvalues)(int64_t n, FRANCIS_TYPE *h, FRANCIS_TYPE *re, FRANCIS_TYPE *im,
                                     struct FRANCIS(reflection) *room) {
     struct FRANCIS(window) w = {.h = h, .n = n, .high = n - 1, .reflection = room};

@@ -10,7 +10,8 @@
 
 // Returns a function of LAPACK by its Fortran name, such as "sgetrf_", or NULL and ZL_ERROR_LIBRARY.
 void *cpu_lapack(const char *symbol);
-// Returns the library's setting of threads, after a function was found.
+// Returns the library's function that sets its number of threads, or NULL. A function must have been found
+// before.
 blas_threads *cpu_lapack_threads(void);
 
 // A factorisation of each matrix of a batch by functions of LAPACK.
@@ -22,11 +23,11 @@ struct factor {
     int64_t row, col;      // strides of the input, in elements
     struct layout batch;   // operand: the input
     bool turned;           // the transposed matrix is factorised, because the input is row-major
-    void *function[5];     // of LAPACK
-    int work[3];           // elements of its work areas
+    void *function[5];     // of LAPACK, in the order of the names that were looked up
+    int work[3];           // elements of LAPACK's work areas
     int64_t threaded;      // operations above which LAPACK may use threads of its own; 0: never
-    bool finite;           // the input must be finite: LAPACK would print a message, or not end
-    size_t room;           // bytes that one matrix needs; its elements come first
+    bool finite;           // the input must be finite: otherwise LAPACK prints a message or never returns
+    size_t room;           // bytes of memory for one matrix, whose elements come first
     // Factorises matrix number `at`, which is column-major in `room`; returns LAPACK's info.
     int (*one)(const struct factor *f, int64_t at, char *room);
     atomic_int info; // of a matrix that failed
@@ -50,7 +51,7 @@ char *cpu_factor_output(const struct factor *f, int k, int64_t at);
 enum { FACTOR_TRTRI, FACTOR_GETRF, FACTOR_TRSM, FACTOR_LASWP, FACTOR_POTRF };
 // Replaces the lower triangle of a by its Cholesky factor, as potrf does.
 int cpu_blocked_cholesky(const struct factor *f, int n, char *a, int lead);
-// Inverts a triangular matrix, with zeros on the other side of the diagonal. room has n * n / 4 + n elements.
+// Inverts a triangular matrix whose other triangle is 0. room has n * n / 4 + n elements.
 int cpu_invert_triangle(const struct factor *f, bool upper, int n, char *a, int lead, char *room);
 // Replaces a (m x n) by its factors L and U, and stores the row exchanges in pivot, as getrf does.
 int cpu_blocked_lu(const struct factor *f, int m, int n, char *a, int lead, int *pivot);
@@ -66,7 +67,7 @@ static inline size_t cpu_factor_aligned(size_t bytes) {
 // condense.c: reduces real column-major matrices by Householder reflections, which are left in the matrices
 // as LAPACK leaves them.
 struct condensed {
-    void *d, *e;          // the diagonal and the one beside it
+    void *d, *e;          // the diagonal, and the subdiagonal or superdiagonal
     void *tau, *tau_row;  // factors of the reflections of columns and, for bidiagonal matrices, of rows
     void *room;           // 4 (m + n) elements
 };
@@ -76,7 +77,7 @@ void cpu_tridiagonal(zl_dtype dtype, int n, void *a, const struct condensed *c);
 void cpu_bidiagonal(zl_dtype dtype, int m, int n, void *a, const struct condensed *c);
 // Reduces a matrix (n x n) to an upper Hessenberg one, without its reflections; room has 6 n elements.
 void cpu_hessenberg(zl_dtype dtype, int64_t n, void *a, void *room);
-// Scales by a power of two if squares of elements could overflow or vanish, and returns the exponent, for
+// Scales by a power of two if squares of elements could overflow or underflow, and returns the exponent, for
 // cpu_scale_back.
 int  cpu_normalize(zl_dtype dtype, void *a, int64_t count);
 // Multiplies values by 2^exponent.
@@ -90,14 +91,14 @@ bool cpu_condenses(zl_array x);
 bool cpu_eigh_condensed(const struct call *c);
 // Runs a call of svd. Returns false, with an error, if it fails.
 bool cpu_svd_condensed(const struct call *c);
-// Returns false, with the error that LAPACK's info says.
+// Returns false, with an error that names LAPACK's info.
 bool cpu_spectrum_failed(const struct factor *f, int info);
 
 // cpu_eigenvalues.c: eigenvalues without vectors.
 
 // Returns whether that is faster than LAPACK.
 bool cpu_has_eigenvalues(zl_array x);
-// Runs such a call. Returns false, with an error, if it fails.
+// Runs a call of eig that wants no vectors. Returns false, with an error, if it fails.
 bool cpu_eigenvalues(const struct call *c);
 
 #endif

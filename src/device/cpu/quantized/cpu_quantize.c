@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-enum { K_GROUPS_MOST = 16 };                // of a block
-enum { GROUP_MOST = 128, TRAFFIC = 65536 }; // bytes that are worth another thread
+enum { K_GROUPS_MOST = 16 };                // groups per block
+enum { GROUP_MOST = 128, TRAFFIC = 65536 }; // TRAFFIC: bytes that are worth another thread
 
 // Numbers ---------------------------------------------------------------------------------------------------
 
@@ -48,10 +48,11 @@ CPU_VECTORS static void unpack_2(const uint8_t *restrict p, int64_t count, uint8
             out[4 * i + k] = p[i] >> 2 * k & 3;
 }
 
-// Unpacks codes of 3 or 5 bits, 16 at a time: eight codes occupy as many bytes as a code has bits. Each half
-// of them is moved apart, then each half of those, until each code has a byte of its own.
+// Codes of 3 or 5 bits are unpacked 16 at a time. Eight codes occupy as many bytes as a code has bits. Their
+// halves are moved apart, then the halves of these, until each code has a byte of its own.
 
-// Not copied to memory first: reading what was just written in parts would wait for it.
+// Returns the bytes of eight codes as one number. They are not copied to memory first, because a load of what
+// was just stored in parts has to wait.
 static inline __attribute__((always_inline)) uint64_t eight_codes(const uint8_t *p, int bits) {
     return bits == 3 ? p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16
                      : p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24 |
@@ -71,7 +72,8 @@ static inline __attribute__((always_inline)) void unpack_odd(const uint8_t *p, i
     }
 }
 
-// Sixteen codes in twelve bytes: each goes to two bytes that hold it, is moved down in them, and keeps one.
+// Unpacks sixteen codes from twelve bytes: each code gets the two bytes that contain it, is shifted down in
+// them, and keeps the lower one.
 
 static inline __attribute__((always_inline)) void unpack_sixteen(bytes16 from, uint8_t *out) {
     const halves8 down = {0, 6, 4, 2, 0, 6, 4, 2};
@@ -144,7 +146,7 @@ void cpu_unpack_scales(const struct unpacking *u, const char *scales, int64_t gr
         cpu_call_row(cpu_level()->rows->cast[ZL_FLOAT32][u->dtype], out, scales, NULL, NULL, groups);
 }
 
-// Scales and biases of some groups, from one of a block on.
+// Computes the scales and biases of some groups in mode gguf_k, from group `from` on.
 static void k_numbers(const struct unpacking *u, const char *blocks, int64_t from, int64_t groups,
                       float *scale, float *bias) {
     const int each = op_k_groups(u->bits);
@@ -224,7 +226,8 @@ static struct unpacking unpacking_of(const int64_t *arg, zl_dtype scales, zl_dty
                               .factor = 1};
 }
 
-// Rounded after the product and after the sum, as ops on 16-bit floats would.
+// Dequantises a group to 16-bit floats, which are rounded after the product and after the sum, as separate
+// ops on 16-bit floats would round.
 static void unpack_half(const struct unpack_job *j, int64_t at) {
     const struct unpacking *u = &j->u;
     uint8_t code[GROUP_MOST];
@@ -317,11 +320,11 @@ static void find_range(const float *w, int group, float *scale, float *bias, flo
     step = step < 1e-7f ? 1e-7f : step;
     *scale = negative ? step : -step;
     float code = rintf(edge / *scale);
-    *bias = code != 0 ? edge : 0; // the edge, which is the largest in size, is met exactly
+    *bias = code != 0 ? edge : 0; // the edge, which has the largest magnitude, is represented exactly
     *scale = code != 0 ? edge / code : *scale;
 }
 
-// Eight codes in as many bytes as they have bits.
+// Packs eight codes into as many bytes as a code has bits.
 static void pack_eight(int bits, const uint8_t *code, uint8_t *out) {
     uint64_t all = 0;
     for (int k = 0; k < 8; k++)
@@ -335,7 +338,7 @@ static void quantize_group(const struct pack_job *j, const float *w, int64_t at)
     find_range(w, j->group, &scale, &bias, steps);
     for (int i = 0; i < j->group; i++) {
         float x = rintf((w[i] - bias) / scale);
-        x = x > 0 ? x : 0; // also of NaN
+        x = x > 0 ? x : 0; // also if it is NaN
         code[i] = (uint8_t)(x < steps ? x : steps);
     }
     for (int i = 0; i < j->group; i += 8)

@@ -1,4 +1,5 @@
-// cpu_quantized_matmul.c - matrices times quantised ones: reads the call and chooses how to multiply.
+// cpu_quantized_matmul.c - products of matrices and quantised matrices: reads the call and chooses an
+// algorithm.
 
 #include "device/cpu/index/index.h"
 #include "device/cpu/quantized/quantized.h"
@@ -26,7 +27,8 @@ static void read_inputs(struct quantized *q, const struct call *c, union scalar 
     q->out = cpu_data(call_first(c));
 }
 
-// Those of an input as numbers that are not out of range; to be freed. NULL and an error.
+// Returns the indices of an input, brought into range; the caller frees them. Returns NULL and an error if
+// that fails.
 static int64_t *read_indices(zl_array a, int64_t matrices) {
     struct indices i;
     int64_t *list = memory_alloc(sizeof *list * (size_t)a->size);
@@ -41,7 +43,7 @@ static int64_t *read_indices(zl_array a, int64_t matrices) {
     return list;
 }
 
-// 16-bit floats are multiplied as float32.
+// Multiplies by pieces. 16-bit floats are converted to float32 and back.
 static bool multiply_wide(const struct quantized *q) {
     if (q->item > 2)
         return cpu_multiply_pieces(q);
@@ -60,8 +62,8 @@ static bool multiply_wide(const struct quantized *q) {
     return ok;
 }
 
-// Integers and f16 are multiplied in different orders for different numbers of rows; products of unpacked
-// numbers are not.
+// Multiplies by the best algorithm. Those in bf16 and in integers add up in different orders for different
+// numbers of rows; that by pieces does not.
 static bool multiply(const struct quantized *q) {
     bool done = false;
     if (device_batch_invariant())

@@ -1,4 +1,4 @@
-// quantized.h - products with quantised matrices: what the ways to multiply have in common.
+// quantized.h - products with quantised matrices: what the algorithms for them share.
 
 #ifndef CPU_QUANTIZED_H
 #define CPU_QUANTIZED_H
@@ -6,22 +6,23 @@
 #include "device/cpu/cpu.h"
 #include "op/ops.h"
 
-// A call. Indices name the matrices of each product; NULL: there is one product.
+// A call. first and second are the indices of the matrix of x and of the quantised matrix that each product
+// multiplies; NULL: there is one product.
 struct quantized {
     struct unpacking u;
     zl_dtype dtype; // of x and the result
     bool transpose;
-    int64_t item; // bytes of that
+    int64_t item; // bytes per element of these
     int64_t m, k, n;
-    int64_t rows, groups; // of a quantised matrix
+    int64_t rows, groups; // rows of a quantised matrix, and groups per row
     int64_t scale_item;
-    int64_t matrices, products; // of x; of the result
+    int64_t matrices, products; // matrices of x, and of the result
     const char *x, *words, *scales, *biases;
     char *out;
     const int64_t *first, *second;
 };
 
-// Ways to multiply, by all threads. They return false, with an error, if memory runs out.
+// The algorithms. They use all threads, and return false, with an error, if memory runs out.
 
 // Multiplies by pieces of the matrix that are unpacked to float32 or float64.
 bool cpu_multiply_pieces(const struct quantized *q);
@@ -34,22 +35,25 @@ bool cpu_multiply_halves(const struct quantized *q, bool *done);
 static inline int64_t quantized_at(const struct quantized *q, int64_t w, int64_t row, int64_t group) {
     return (w * q->rows + row) * q->groups + group;
 }
-// Returns where the codes of group `at` begin.
+// Returns the address of the codes of group `at`.
 static inline const uint8_t *quantized_words(const struct quantized *q, int64_t at) {
     return (const uint8_t *)q->words + at * q->u.group * q->u.bits / 8;
 }
 
-// Returns where the scales of groups from `at` on begin; of mode gguf_k, `at` is the first group of a block.
+// Returns the address of the scales of groups from `at` on; in mode gguf_k, `at` is the first group of a
+// block.
 static inline const char *quantized_scales(const struct quantized *q, int64_t at) {
     if (q->u.mode != QUANT_GGUF_K)
         return q->scales + at * q->scale_item;
     return q->scales + at / op_k_groups(q->u.bits) * op_k_bytes(q->u.bits);
 }
 
-// Unpacks the integers of a block of mode gguf_k. Bits 4 and 5: f16 d and least, then 12 bytes with numbers
-// of six bits for eight groups of 32: those of the first four scales and biases, then four bits of each of
-// the other four, whose high bits are above the former. A scale is d times its number, a bias -least times
-// its own. Bits 6: 16 signed bytes, and f16 d; codes are less by 32.
+// Unpacks the integers of a block of mode gguf_k. With codes of 4 or 5 bits, a block has the f16 numbers d
+// and least, then 12 bytes with a six-bit number for each scale and each bias of eight groups of 32: first a
+// byte for each of the first four scales and biases, then a byte for each of the other four pairs, with the
+// low four bits of the scale and of the bias. The high two bits of those are above the six bits of the first
+// bytes. A scale is d times its number, a bias -least times its number. With codes of 6 bits, a block has 16
+// signed bytes for scales, then d as f16; 32 is to be subtracted from codes.
 static inline void quantized_k_whole(int bits, const uint8_t *block, uint8_t *scale, uint8_t *bias) {
     uint32_t part[3], six[2][2];
     if (bits == 6) {
@@ -64,7 +68,7 @@ static inline void quantized_k_whole(int bits, const uint8_t *block, uint8_t *sc
     memcpy(scale, six[0], sizeof six[0]);
     memcpy(bias, six[1], sizeof six[1]);
 }
-// Reads the f16 numbers of a block; those of six bits have one, which is stored twice.
+// Reads the f16 numbers of a block. A block of six-bit codes has only one, which is stored to both.
 static inline void quantized_k_halves(int bits, const uint8_t *block, uint16_t *d, uint16_t *least) {
     memcpy(d, block + (bits == 6 ? 16 : 0), sizeof *d);
     memcpy(least, block + (bits == 6 ? 16 : 2), sizeof *least);
@@ -72,76 +76,80 @@ static inline void quantized_k_halves(int bits, const uint8_t *block, uint16_t *
 
 // Whole numbers ---------------------------------------------------------------------------------------------
 //
-// A row of x becomes lines of bytes: two of 16-bit floats, three of float32, the highest first. Together they
-// are whole numbers of 16 or 24 bits times a factor; codes are bytes anyway. A few rows, which are multiplied
-// at once, are a set: it lies slice by slice, some bytes of each line, then the next of each. So do a few
-// columns (rows of the matrix), where they are used more than once.
+// A row of x is converted to whole numbers of 16 bits (from 16-bit floats) or 24 bits (from float32) times a
+// factor. The numbers are split into two or three signed bytes, the highest first. These are the parts of a
+// row; a line is one part of all numbers of a row. A set is a few rows that are multiplied at once. It is
+// stored slice by slice: some bytes of each line, then the next bytes of each. Columns (rows of the quantised
+// matrix) that are used more than once are zipped, that is, stored slice by slice too, with one byte per
+// code.
 
 enum { INT_COLUMNS_MOST = 8, INT_ROWS_MOST = 4, INT_DOZEN = 12, INT_CODES_MOST = 1024 };
 
 struct int_set {
     const int8_t *code;
-    const float *factor; // of each row
-    const float *sum;    // of each row those of its groups; of a dozen, of each group those of its rows
-    // lines of a row; those of a dozen are of twelve rows, be they there or not, part by part
+    const float *factor; // per row
+    const float *sum;    // sums of groups, row by row; in a dozen, group by group
+    // parts: lines per row. A dozen has the lines of twelve rows, part by part, even if it has fewer rows.
     int parts, rows;
     int64_t groups;
 };
 
 struct int_columns {
-    const uint8_t *row[INT_COLUMNS_MOST]; // codes of 4 or 8 bits as they are
-    const int8_t *zipped;                 // or slice by slice; NULL: not
-    const float *scale;                   // of each group those of all columns
-    const char *bias[INT_COLUMNS_MOST];   // of each column; NULL: there are none, and codes are signed
-    // for dozens: scales as parts of a column's unit, of which 2^31 is one; of each block of 32 codes or
-    // group, each twice; where codes have eight bits, then 1/16 of them
+    const uint8_t *row[INT_COLUMNS_MOST]; // codes of 4 or 8 bits in place; others with one byte each
+    const int8_t *zipped;                 // the codes slice by slice; NULL: not zipped
+    const float *scale;                   // group by group, those of all columns
+    const char *bias[INT_COLUMNS_MOST];   // per column; NULL: there are none, and codes are signed
+    // for dozens: scales divided by the column's unit, as integers of which 2^31 is 1; for each block of 32
+    // codes, or each group if that is smaller, each twice; with codes of eight bits and three parts, then
+    // 1/16 of each
     const int32_t *share;
-    const float *unit;                    // of each column
+    const float *unit;                    // per column
     // for dozens, whose codes are always signed: biases, in the order of scales
     const float *offset;
-    bool is_offset;                       // some of these are not zero
-    zl_dtype dtype;                       // of those: float32 or half of it
+    bool is_offset;                       // some of the offsets are not zero
+    zl_dtype dtype;                       // of `bias`: float32 or a 16-bit float
     int bits, group;
 };
 
 enum { INT_PADDED = 128, INT_SUMS = 16 };
 
-// Products of one instruction set.
+// The functions for one instruction set.
 struct int_kind {
-    const char *level;  // of the row kernels with which it is used
-    int slice, columns; // bytes of a slice; columns at once
-    bool even;          // lines of a set are a multiple of two
-    bool apart;         // of 16 codes of four bits those at even places come first
+    const char *level;  // the level of row kernels that it is used with
+    int slice, columns; // bytes of a line per slice; columns that are multiplied at once
+    bool even;          // a set has an even number of lines
+    bool apart;         // with four-bit codes, of 16 numbers those at even indices come first
     int64_t rows_most;  // with more, floats are faster
-    bool direct;        // it reads columns also as they are; else they are always zipped, and biases float32
-    // k codes of each column, in the form that they have or one a byte, slice by slice, less a number: zero
-    // but for dozens.
+    bool direct;        // it can read columns in place; else they are always zipped, and biases are float32
+    // Zips k codes of each column, which have `bits` bits or, as bytes, eight, and subtracts `less` from
+    // each, which is 0 except for dozens.
     void (*zip)(const struct unpacking *u, const uint8_t *const *row, int bits, int64_t k, int less,
                 int8_t *out);
-    // Scales of all columns as float32, group by group.
+    // Stores the scales of all columns as float32, group by group.
     void (*turn)(zl_dtype dtype, const char *const *column, int64_t groups, float *out);
-    // The set times the columns: out[row][column].
+    // Multiplies the set by the columns: out[row][column].
     void (*run)(const struct int_set *x, const struct int_columns *w, float *out, int64_t out_row);
-    // Scales as shares of units, such that sums of INT_CODES_MOST codes fit 32 bits: products of codes and
-    // whole numbers are at most `product`. low: there are those of the low parts of rows, too.
+    // Computes shares and units such that sums over INT_CODES_MOST codes fit into 32 bits. Products of a code
+    // and a whole number are at most `product`. low: also stores the shares for the lowest parts of rows.
     void (*shares)(const float *scale, int64_t groups, int group, double product, bool low, int32_t *share,
                    float *unit);
-    // Adds a dozen times the columns, which are zipped, of some groups, at most INT_CODES_MOST codes: sums of
-    // units, in the kind's order. NULL: it has none. Makes results of all. ahead: bytes to codes that are
-    // fetched meanwhile.
+    // dozen adds the products of a dozen rows and zipped columns over some groups, at most INT_CODES_MOST
+    // codes, to sums, which are in units of the column and in an order of the kind's own. ahead: bytes to the
+    // codes of rows that are prefetched meanwhile. dozen_results computes the results from all sums. NULL:
+    // not supported.
     void (*dozen)(const struct int_set *x, const struct int_columns *w, int64_t from, int64_t to,
                   int64_t ahead, float *sum);
     void (*dozen_results)(const struct int_set *x, const struct int_columns *w, const float *sum, float *out,
                           int64_t out_row);
-    // One row times columns as they are, from group `at` on, where it can; sums of the row's groups are those
-    // of its whole numbers. scale: room for one of every 32 codes or group, of all columns at once. NULL: it
-    // never can.
+    // vector multiplies one row by columns in place, from group `at` on, where can_vector returns true. The
+    // sums of the row's groups are then sums of its whole numbers. scale has room for a scale per 32 codes,
+    // or per group, of all columns that are multiplied at once. NULL: never supported.
     bool (*can_vector)(const struct quantized *q);
     void (*vector)(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns,
                    float *scale, float *out);
-    // Brings the parts of that row to where its set lies, as `vector` reads them: with zeros up to a multiple
-    // of INT_PADDED. Sums of its groups have zeros behind them, too, up to a multiple of INT_SUMS. NULL: they
-    // lie as those of other sets.
+    // Stores the parts of that row in the layout that `vector` reads, padded with zeros to a multiple of
+    // INT_PADDED numbers. The sums of its groups are padded with zeros too, to a multiple of INT_SUMS. NULL:
+    // the row has the layout of other sets.
     void (*arrange)(const int8_t *const *part, int parts, int64_t k, int bits, int8_t *out);
 };
 

@@ -2,7 +2,7 @@
 // instructions that multiply 2 x 4 by 4 x 2 matrices (bfmmla).
 //
 // Rows and columns are packed in panels of eight: four numbers of each, then the next four. As many columns
-// are unpacked at a time as fit L2, and used for all rows.
+// are unpacked at a time as fit into L2, and are used for all rows.
 
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"
@@ -12,7 +12,7 @@
 
 enum { PANEL = 8, PAIRS = PANEL / 2, SLICE = 4 };
 enum { BLOCK = 32, DEPTH = 512 }; // columns, and numbers of each, that are unpacked at once
-enum { ROWS_LEAST = 10 };         // below that unpacking would take longer than multiplying
+enum { ROWS_LEAST = 10 };         // with fewer, unpacking would take longer than multiplying
 enum { WORK_LEAST = 1 << 18 };    // products that are worth another thread
 
 #define WITH_BF16 CPU_WITH("bf16")
@@ -20,9 +20,9 @@ enum { WORK_LEAST = 1 << 18 };    // products that are worth another thread
 
 struct halves {
     const struct quantized *q;
-    int64_t panels; // of a matrix of x
-    uint16_t *x;    // all of them, packed
-    bool apart;     // of 32 numbers those at even places come first: codes of four bits lie so
+    int64_t panels; // per matrix of x
+    uint16_t *x;    // all matrices, packed
+    bool apart;     // of 32 numbers, those at even indices come first, as for codes of four bits
     atomic_bool failed;
 };
 
@@ -72,9 +72,10 @@ INLINE bytes16 look_up(bytes16 table, bytes16 at) {
     return r;
 }
 
-// 32 numbers of four bits: those at even places, then the others.
+// A lookup table for codes of four bits: the low and the high bytes of the 16 bf16 numbers that codes stand
+// for.
 struct table {
-    bytes16 low, high; // bytes of what each code stands for
+    bytes16 low, high; // one byte per code
 };
 
 INLINE struct table table_of(float scale, float bias) {
@@ -87,6 +88,7 @@ INLINE struct table table_of(float scale, float bias) {
                                                   21, 23, 25, 27, 29, 31)};
 }
 
+// Unpacks 32 codes of four bits to bf16: those at even indices, then the others.
 INLINE void unpack_nibbles(const uint8_t *from, const struct table *t, halves8 *out) {
     bytes16 pair = *(const bytes_memory *)from;
 #pragma GCC unroll 2
@@ -100,7 +102,8 @@ INLINE void unpack_nibbles(const uint8_t *from, const struct table *t, halves8 *
     }
 }
 
-// Four codes, which become the low bits of floats from 2^23 on.
+// Returns four codes times scale plus bias. Codes become the low bits of floats from 2^23 on, from which 2^23
+// is subtracted.
 INLINE floats4 number_of(halves8 code, bool high, floats4 scale, floats4 bias) {
     const halves8 top = (halves8){0} + 0x4b00;
     floats4 x = (floats4)(high ? __builtin_shufflevector(code, top, 4, 12, 5, 13, 6, 14, 7, 15)
@@ -127,7 +130,7 @@ INLINE void put_pair(halves8 a, halves8 b, uint16_t *to) {
     *(halves_memory *)(to + PANEL * SLICE) = (halves8)__builtin_shufflevector((longs2)a, (longs2)b, 1, 3);
 }
 
-// Two columns, some groups of each.
+// Some groups of two columns.
 struct pair {
     const uint8_t *code[2];
     const float *scale[2], *bias[2];
@@ -160,10 +163,10 @@ WITH_BF16 static void unpack_pair_8(const struct pair *p, int group, int64_t gro
 }
 
 struct room {
-    uint16_t *column; // panels
+    uint16_t *column; // panels of columns
     float *result;    // of BLOCK columns, row by row
     float *number;    // scales and biases of two columns
-    uint8_t *code;    // their codes, one a byte
+    uint8_t *code;    // their codes, one per byte
 };
 
 static bool get_room(const struct halves *h, struct room *r) {
@@ -178,7 +181,7 @@ static bool get_room(const struct halves *h, struct room *r) {
     return room != NULL;
 }
 
-// Columns `row` and the next, from a group on. Behind the last is that one again.
+// Unpacks columns `row` and `row` + 1, some groups from `group` on. Columns after the last repeat it.
 static void unpack_pair(const struct halves *h, int64_t w, int64_t row, int64_t group, int64_t groups,
                         struct room *r, uint16_t *to) {
     const struct quantized *q = h->q;
@@ -238,7 +241,7 @@ WITH_BF16 static void multiply_tile(const uint16_t *x, const uint16_t *w, int64_
         }
 }
 
-// Some numbers of each of BLOCK columns, from a group on.
+// Multiplies all rows by some groups of a block of columns, from `group` on.
 static void multiply_part(const struct halves *h, int64_t product, int64_t from, int64_t group,
                           int64_t groups, struct room *r) {
     const struct quantized *q = h->q;

@@ -1,13 +1,14 @@
-// quantized_dot.c - rows of whole numbers times columns of codes, by instructions that add four products of
-// bytes to a number: for CPUs that have none for matrices. Chooses what is best for this CPU.
+// quantized_dot.c - products of rows of whole numbers and columns of codes, by instructions that add four
+// products of bytes to a number, for CPUs that have no instructions for matrices of bytes. Chooses the best
+// kind for this CPU.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/quantized/quantized.h"
 
 enum { SLICE = 4, CODES = 256, ROWS_MOST = 8 }; // CODES are unpacked at once
 
-// What codes are more by where they lie zipped: those without a sign may have to be signed, and the other way
-// round.
+// Returns the difference between codes and their zipped form: unsigned codes may have to be signed there, or
+// signed ones unsigned.
 static inline int dot_shift(const struct int_columns *w, bool has_sign) {
     if (!w->bias[0])
         return has_sign ? 0 : -12;
@@ -33,7 +34,7 @@ static inline void dot_add_biases(const struct int_columns *w, const float *sum,
     }
 }
 
-// Codes of one column, some of them, as they are multiplied.
+// Unpacks some codes of one column to the form in which they are multiplied.
 static inline void dot_codes(const struct unpacking *u, const uint8_t *row, int bits, int count,
                              bool has_sign, uint8_t *out) {
     static const int8_t fp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
@@ -43,7 +44,7 @@ static inline void dot_codes(const struct unpacking *u, const uint8_t *row, int 
             out[i] = (uint8_t)(fp4[out[i]] + (has_sign ? 0 : 12));
 }
 
-// 16 codes of four columns as four slices.
+// Stores 16 codes of four columns as four slices, which are `step` bytes apart.
 static inline void dot_turn_codes(const uint8_t (*code)[CODES], int at, uint8_t flip, int64_t step,
                                   int8_t *out) {
     words4 row[4];
@@ -129,7 +130,8 @@ const struct int_kind *cpu_int_kind(void) {
 
 #include <immintrin.h>
 
-// Sums of two products of bytes fit 16 bits if those of codes with their highest bit are added apart.
+// Adds dot products of four bytes. A sum of two products fits into 16 bits only if the highest bit of codes
+// of eight bits (`wide`) is multiplied separately.
 __attribute__((target("avx2"))) static inline __attribute__((always_inline)) __m256i
 dot_avx2(__m256i sum, __m256i w, __m256i x, bool wide) {
     const __m256i ones = _mm256_set1_epi16(1), low = _mm256_set1_epi8(127);

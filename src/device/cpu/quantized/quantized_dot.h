@@ -1,9 +1,9 @@
-// quantized_dot.h - rows of whole numbers times columns of codes by dot products of four bytes, included once
-// an instruction set.
+// quantized_dot.h - products of rows of whole numbers and columns of codes by dot products of four bytes,
+// included once per instruction set.
 //
-// DOT_NAME(part) names what is made, DOT_COLUMNS is how many columns a register holds, DOT_TARGET the
-// attribute of functions that use the instructions, DOT(sum, w, x, wide) adds products of bytes: those of w
-// have no sign or, if DOT_SIGNED, one; wide: they may have eight bits.
+// DOT_NAME(part) gives the names of functions, DOT_COLUMNS is the number of columns in a register, DOT_TARGET
+// the attribute of functions that use the instructions. DOT(sum, w, x, wide) adds products of bytes: those of
+// w are unsigned or, if DOT_SIGNED, signed; wide: they may have eight bits.
 
 typedef int32_t DOT_NAME(ints) __attribute__((vector_size(4 * DOT_COLUMNS)));
 typedef float DOT_NAME(floats) __attribute__((vector_size(4 * DOT_COLUMNS)));
@@ -19,7 +19,7 @@ DOT_TARGET static inline __attribute__((always_inline)) DOT_NAME(floats) DOT_NAM
     return __builtin_convertvector(x, DOT_NAME(floats));
 }
 
-// Sums of products of one group, of each line.
+// Sums the products of one group for each line.
 DOT_TARGET static inline __attribute__((always_inline)) void
 DOT_NAME(group)(int lines, bool wide, const int8_t *x, const int8_t *w, int group, DOT_NAME(ints) * all) {
 #pragma GCC unroll 8

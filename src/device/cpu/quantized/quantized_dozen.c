@@ -1,15 +1,16 @@
-// quantized_dozen.c - twelve rows of whole numbers times four columns of signed codes, by instructions that
-// multiply 2 x 8 bytes with 8 x 2: a vector of sums is of two columns and two rows.
+// quantized_dozen.c - products of twelve rows of whole numbers and four columns of signed codes, by
+// instructions that multiply 2 x 8 by 8 x 2 matrices of bytes: a vector has the sums of two columns and two
+// rows.
 //
-// The parts of the numbers of a row go into the same sums, the highest first: in between, a sum is multiplied
-// by 256. So it has to fit 32 bits. Once a block it is multiplied with the share that the block's scale has
-// in its columns, a whole number too, of which 2^31 is one, and the upper half of that is added to a total:
-// that is one instruction, where a float would take three. Of codes of eight bits the last part has sums of
-// its own, as they would not fit.
+// All parts of the numbers of a row are added to the same sums, the highest part first: in between, a sum is
+// multiplied by 256. So it has to fit into 32 bits. Once per block, it is multiplied by the block's share:
+// its scale divided by the column's unit, as an integer of which 2^31 is 1. The upper half of the product is
+// added to a total. That takes one instruction, where floats would take three. With codes of eight bits, the
+// last of three parts has sums of its own, as they would not fit otherwise.
 //
-// It is machine code, as in gemm_neon.c: v8..v19 hold totals, v20..v31 sums, v0 and v1 codes of columns, v2
-// and v3 of rows, which are read right before they are used, v4..v7 shares. Sums of a block are added between
-// the first products of the next one.
+// It is written in assembly, as gemm_neon.c is: v8..v19 hold totals, v20..v31 sums, v0 and v1 codes of
+// columns, v2 and v3 codes of rows, which are read right before they are used, v4..v7 shares. The sums of a
+// block are added to the totals between the first products of the next block.
 
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"
@@ -27,7 +28,7 @@
 #define INLINE WITH_I8MM static inline __attribute__((always_inline))
 
 enum { SLICE = 8, BLOCK = 4 * SLICE, COLUMNS = 4, PAIRS = INT_DOZEN / 2, VECTORS_OF_PAIR = COLUMNS / 2 };
-enum { LOW_BITS = 4 }; // that sums of the last part have less, where they are by themselves
+enum { LOW_BITS = 4 }; // bits by which shares are shifted for separate sums of the last part
 
 typedef ints4 ints_memory __attribute__((aligned(4), may_alias));
 
@@ -35,7 +36,8 @@ typedef ints4 ints_memory __attribute__((aligned(4), may_alias));
 
 // Shares ----------------------------------------------------------------------------------------------------
 
-// Sizes of the scales of four columns: the largest, and the largest sum of as many as are multiplied at once.
+// Finds, for each of four columns, the largest magnitude of a scale, and the largest sum of the magnitudes of
+// `step` scales, whose groups are multiplied at once.
 INLINE void sizes_of(const float *scale, int64_t groups, int64_t step, floats4 *largest, floats4 *most) {
     *largest = *most = (floats4){0};
     for (int64_t from = 0; from < groups; from += step) {
@@ -50,8 +52,9 @@ INLINE void sizes_of(const float *scale, int64_t groups, int64_t step, floats4 *
     }
 }
 
-// What scales are multiplied by: they are less than one then, and so are, in units of 2^31 times `one`, sums
-// of them times products, of which a group has at most `products`.
+// Returns what the scales of each column are multiplied by, and sets its unit. The products, which are the
+// shares, are then less than 1. So are totals in units of 2^31 times `one`: sums of shares times sums of
+// groups, which are at most `products`.
 INLINE floats4 times_of(const float *scale, int64_t groups, int64_t step, double products, double one,
                         float *unit) {
     floats4 largest, most, times;
@@ -61,7 +64,7 @@ INLINE floats4 times_of(const float *scale, int64_t groups, int64_t step, double
         double all = SHARE_MOST / MAX_OF(size, sum * products / one * 0x1p-31);
         times[c] = size > 0 && size < INFINITY ? (float)MIN_OF(all, (double)FLT_MAX) : 0;
         unit[c] = times[c] > 0 ? (float)(one / (double)times[c])
-                               : largest[c]; // that is zero, or makes no number of results
+                               : largest[c]; // 0, or not finite, so that results are not either
     }
     return times;
 }
@@ -90,13 +93,14 @@ WITH_I8MM void cpu_shares_i8mm(const float *scale, int64_t groups, int group, do
 
 // Totals ----------------------------------------------------------------------------------------------------
 
-// Of a part and a slice: the codes of a pair of rows, of two columns.
+// LOAD_X loads the codes of a pair of rows at a part and a slice, LOAD_W those of two columns at a slice.
 #define LOAD_X(reg, part, slice, pair) \
     "ldr q" #reg ", [%[x], #(" #slice " * %c[step] + " #part " * 96 + " #pair " * 16)]\n"
 #define LOAD_W(reg, slice) "ldr q" #reg ", [%[w], #(" #slice " * 32 + " #reg " * 16)]\n"
 #define SMMLA(sum, w, x)   "smmla v" #sum ".4s, v" #w ".16b, v" #x ".16b\n"
 
-// What comes before the first product of a part, so that it does not wait for it.
+// What is done to a sum before the first product of the next part, interleaved with other products so that
+// they do not wait for it.
 #define ADD_TO(total, sum, share)                             \
     "sqrdmlah v" #total ".4s, v" #sum ".4s, v" #share ".4s\n" \
     "movi v" #sum ".4s, #0\n"
@@ -111,8 +115,8 @@ WITH_I8MM void cpu_shares_i8mm(const float *scale, int64_t groups, int group, do
 #define LOW(total, sum, w)     LOW_##w(total, sum)
 #define SHIFTED(total, sum, w) TIMES(sum, 4) TOTAL_##w(total, sum)
 
-// Products of a pair of rows, of which the codes of rows are in x, between what is to be done for another
-// one, and what comes next is read.
+// PAIR multiplies a pair of rows, whose codes are in register x, by four columns. In between, it applies DO
+// to the sums of another pair and loads what comes next.
 #define PAIR(x, s0, s1, next, DO, t0, t1, sum0, sum1) \
     DO(t0, sum0, 0) SMMLA(s0, 0, x) next DO(t1, sum1, 1) SMMLA(s1, 1, x)
 #define LAST(s0, s1, part, slice, DO, t0, t1, sum0, sum1) \
@@ -136,15 +140,16 @@ WITH_I8MM void cpu_shares_i8mm(const float *scale, int64_t groups, int group, do
     PAIR(2, 28, 29, LOAD_X(3, p, s, 5), NEXT, 8, 9, 20, 21) \
     LAST(30, 31, next_p, next_s, NEXT, 10, 11, 22, 23)
 
-// A part of a block of two slices or four, before another one or, as slice 2 or 4, the next block. READ:
-// shares.
+// PART_2 and PART_4 multiply a part of a block of two or four slices. What follows is another part or, as
+// slice 2 or 4, the next block. READ loads shares.
 #define PART_2(SLICE, DO, READ, p, NEXT, next_p, next_s) \
     SLICE(DO, p, 0, KEEP, p, 1) READ SLICE(KEEP, p, 1, NEXT, next_p, next_s)
 #define PART_4(SLICE, DO, READ, p, NEXT, next_p, next_s) \
     SLICE(DO, p, 0, KEEP, p, 1)                          \
     READ SLICE(KEEP, p, 1, KEEP, p, 2) SLICE(KEEP, p, 2, KEEP, p, 3) SLICE(KEEP, p, 3, NEXT, next_p, next_s)
 
-// All parts of a block: of two, of three, and of three of which the last is first, by itself.
+// These multiply all parts of a block: two; three; or three, of which the last comes first and has its own
+// sums.
 #define READ_SHARES "ldp q6, q7, [%[share]], #32\n" FETCH
 #define READ_BOTH   "ldp q6, q7, [%[share]]\nldp q4, q5, [%[share], #32]\nadd %[share], %[share], #64\n" FETCH
 #define FETCH       "prfm pldl2keep, [%[next]]\nprfm pldl2keep, [%[next], #64]\nadd %[next], %[next], #128\n"
@@ -214,8 +219,7 @@ KERNELS(2)
 KERNELS(4)
 KERNELS(6)
 
-// Brings biases and sums of groups, which are read in the end, into the cache while there is something else
-// to do.
+// Prefetches the biases and the sums of groups, which are read at the end.
 static void fetch_biases(const struct int_set *x, const struct int_columns *w) {
     for (int64_t i = 0; i < x->groups * COLUMNS; i += 16)
         __builtin_prefetch(w->offset + i);
@@ -245,7 +249,7 @@ void cpu_dozen_i8mm(const struct int_set *x, const struct int_columns *w, int64_
 #define ADD_LANE(sum, bias, x, lane) \
     __asm__("fmla %0.4s, %1.4s, %2.s[" #lane "]" : "+w"(sum) : "w"(bias), "w"(x))
 
-// Biases times the sums of the rows' groups, row by row.
+// Multiplies the biases by the sums of the rows' groups, row by row.
 WITH_I8MM static void multiply_biases(const struct int_set *x, const struct int_columns *w, floats4 *out) {
     const floats4 *sum = (const floats4 *)(const void *)x->sum;
     floats4 all[INT_DOZEN] = {{0}};

@@ -53,7 +53,8 @@ INLINE void bytes_of(bytes16 a, bytes16 b, bytes16 *out) {
     out[0] = zip_low(a, b), out[1] = zip_high(a, b);
 }
 
-// Chunks of four columns from one place on, slice by slice. Of the last, 16 codes of four bits may be there.
+// Zips a chunk of the codes of four columns, from byte `at` on. The last chunk of four-bit codes may have
+// only 16 of them.
 INLINE void zip_chunk(int bits, bool fp4, const uint8_t *const *row, int64_t at, int slices, int less,
                       int8_t *out) {
 #pragma GCC unroll 2
@@ -104,7 +105,7 @@ INLINE floats4 widen(zl_dtype dtype, halves8 x, bool high) {
     return r;
 }
 
-// Eight groups of four columns, group by group.
+// Widens the numbers of eight groups of four columns, and stores them group by group.
 INLINE void turn_halves(zl_dtype dtype, const char *const *column, int64_t at, float *out) {
     halves8 row[COLUMNS];
     floats_memory *to = (floats_memory *)out;
@@ -124,7 +125,7 @@ INLINE void turn_halves(zl_dtype dtype, const char *const *column, int64_t at, f
     }
 }
 
-// Four groups.
+// Stores the numbers of four groups of four columns group by group.
 INLINE void turn_floats(const char *const *column, int64_t at, float *out) {
     floats_memory *to = (floats_memory *)out;
     floats4 a = floats_at(column[0] + at), b = floats_at(column[1] + at), c = floats_at(column[2] + at),
@@ -153,7 +154,7 @@ WITH_I8MM static void turn(zl_dtype dtype, const char *const *column, int64_t gr
 
 // Products --------------------------------------------------------------------------------------------------
 
-enum form { NIBBLES, BYTES, ZIPPED, SIGNED }; // of columns; the last two are zipped
+enum form { NIBBLES, BYTES, ZIPPED, SIGNED }; // of columns; the last two are zipped, unsigned and signed
 
 INLINE ints4 multiply(enum form form, ints4 sum, bytes16 w, chars16 x) {
     if (form == SIGNED)
@@ -163,7 +164,7 @@ INLINE ints4 multiply(enum form form, ints4 sum, bytes16 w, chars16 x) {
     return sum;
 }
 
-// Where the codes of the next group are.
+// The addresses of the codes of the next group.
 struct codes {
     const uint8_t *row[COLUMNS];
     const bytes16 *zipped;
@@ -171,7 +172,7 @@ struct codes {
     int64_t ahead; // bytes to the next four columns
 };
 
-// Slices of two columns.
+// Reads slices of columns 2 p and 2 p + 1.
 INLINE void read_slices(enum form form, int slices, const struct codes *c, int p, bytes16 *out) {
     const uint8_t *a = c->row[2 * p], *b = c->row[2 * p + 1];
     if (form == NIBBLES) {
@@ -187,7 +188,7 @@ INLINE void read_slices(enum form form, int slices, const struct codes *c, int p
     }
 }
 
-// Adds products of some slices: of each pair of lines those of two columns, twice.
+// Adds the products of some slices. The sums of each pair of lines are two vectors, each with two columns.
 INLINE void multiply_slices(enum form form, int slices, int pairs, struct codes *c, ints4 (*all)[2]) {
     bytes16 w[2][4];
     read_slices(form, slices, c, 0, w[0]);
@@ -215,20 +216,21 @@ INLINE void multiply_group(enum form form, int pairs, struct codes *c, int group
 #pragma GCC unroll 4
     for (int i = 0; i < pairs; i++)
         all[i][0] = all[i][1] = (ints4){0};
-    if (group == 16) // not of nibbles as they are
+    if (group == 16) // not with nibbles, which are zipped then
         multiply_slices(form, 2, pairs, c, all);
     else
         for (int at = 0; at < group; at += 4 * SLICE)
             multiply_slices(form, 4, pairs, c, all);
 }
 
-// Of a pair of lines the first or the second, of four columns.
+// Returns the sums of the first or the second line of a pair, for four columns.
 INLINE ints4 line_of(ints4 *all, bool second) {
     return second ? __builtin_shufflevector(all[0], all[1], 1, 3, 5, 7)
                   : __builtin_shufflevector(all[0], all[1], 0, 2, 4, 6);
 }
 
-// Adds a group. high: of float32, what is multiplied by 2^16 at the end.
+// Adds the sums of a group, times its scales. high: sums of the highest of three parts, which are multiplied
+// by 2^16 at the end.
 INLINE void add_group(int parts, int rows, ints4 (*all)[2], floats4 scale, floats4 *sum, floats4 *high) {
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++) {
@@ -262,7 +264,7 @@ INLINE floats4 sums_of(const floats4 *x) {
     return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
 }
 
-// Biases times the sums of a row's groups.
+// Returns the products of the biases of four columns and the sums of a row's groups.
 INLINE floats4 add_biases(zl_dtype dtype, const struct int_columns *w, const float *sum, int64_t groups) {
     floats4 all[COLUMNS] = {{0}};
     int64_t g = 0;
@@ -296,7 +298,7 @@ INLINE void run_set(enum form form, int parts, int rows, const struct int_set *x
     floats4 sum[INT_ROWS_MOST], high[INT_ROWS_MOST];
     for (int i = 0; i < COLUMNS; i++)
         c.row[i] = w->row[i];
-    if (w->bits == 4 || w->bits == 8) // else they were unpacked, and nothing is behind them
+    if (w->bits == 4 || w->bits == 8) // else codes were unpacked, and no others follow them
         c.ahead = x->groups * w->group * w->bits / 8 * COLUMNS;
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++)

@@ -8,33 +8,34 @@
 #include <float.h>
 #include <math.h>
 
-enum { LINE = 64 };            // bytes of the cache: no vector of codes lies in two
-enum { BLOCK = 32 };           // columns that a thread takes at once,
-enum { WIDE_BLOCK = 64 };      // where there are many and each is used often, or
-enum { LONG_BLOCK = 1024 };    // at most, where there is one row
-enum { ROWS_FEW = 4 };         // that take no dozen
-enum { SHARED = 32 };          // codes of a dozen, at most, that have a sum
+enum { LINE = 64 };            // bytes per cache line: vectors of codes do not cross lines
+enum { BLOCK = 32 };           // columns per block of work,
+enum { WIDE_BLOCK = 64 };      // with dozens, at most, or
+enum { LONG_BLOCK = 1024 };    // with one row, at most
+enum { ROWS_FEW = 4 };         // up to so many rows are not multiplied as a dozen
+enum { SHARED = 32 };          // in dozens: the most codes that are added up in one integer sum
 enum { WORK_LEAST = 1 << 18 }; // products that are worth another thread
 
 struct ints {
     const struct quantized *q;
-    // with its scales as they are in mode gguf_k, where q has none, but is affine; NULL: q has them
+    // the call in mode gguf_k; q is then an affine call whose scales are unpacked from it. NULL: q is the
+    // call
     const struct quantized *k;
     const struct int_kind *kind;
-    int parts, set;   // lines of a row; rows of a set
-    int64_t sets;     // of a matrix of x
-    bool dozens;      // sets are of twelve rows
-    int largest;      // code of these
-    int less;         // what is subtracted from their codes
+    int parts, set;   // lines per row; rows per set
+    int64_t sets;     // per matrix of x
+    bool dozens;      // sets have twelve rows
+    int largest;      // the largest magnitude of a code in dozens
+    int less;         // what is subtracted from codes in dozens
     float most;       // the largest whole number
-    bool vector;      // there is one row, which the kind multiplies by itself
-    int64_t block;    // columns that a thread takes at once
-    bool zips;        // codes are brought into slices once for all sets
+    bool vector;      // there is one row, multiplied by kind->vector
+    int64_t block;    // columns per block of work
+    bool zips;        // columns are zipped, once for all sets
     int64_t code_set; // bytes of a set
-    char *room;       // of what follows
+    char *room;       // the memory of the following
     int8_t *code;     // of all sets
     float *factor, *sum;
-    atomic_bool failed, odd; // out of memory; some number is not finite
+    atomic_bool failed, odd; // out of memory; a number is not finite
 };
 
 static int rows_of(const struct ints *j, int64_t set) {
@@ -57,14 +58,15 @@ static int64_t set_sums(const struct ints *j) {
 
 // Rows ------------------------------------------------------------------------------------------------------
 
-// Loops that GCC makes vectors of only at -O3.
+// For loops that GCC vectorises only at -O3.
 #if defined(__clang__)
 #define VECTORS
 #else
 #define VECTORS __attribute__((optimize("O3", "no-trapping-math")))
 #endif
 
-// The largest size, as bits: those of floats that are not negative are in order.
+// Returns the largest magnitude. It compares bits, because those of non-negative floats have the order of
+// their values.
 VECTORS static float largest_of(const float *x, int64_t count) {
     uint32_t most = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -78,7 +80,8 @@ VECTORS static float largest_of(const float *x, int64_t count) {
     return largest;
 }
 
-// Whole numbers as bytes, the highest first, each part in a row of its own.
+// Converts floats to whole numbers and splits these into bytes, the highest first, each part in a line of its
+// own.
 #define SPLIT(parts)                                                                       \
     VECTORS static void split_##parts(const float *restrict x, int64_t count, float times, \
                                       int8_t *restrict first, int8_t *restrict second,     \
@@ -105,7 +108,8 @@ VECTORS static float sum_of(const float *x, int count) {
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-// One line of a set, eight numbers a slice. apart: of 16 those at even places come first.
+// Stores a line of a set, eight numbers per slice; slices are `step` bytes apart. apart: of 16 numbers, those
+// at even indices come first.
 static void put_eights(const int8_t *from, int64_t k, int64_t step, bool apart, int8_t *to) {
     for (int64_t i = 0; i < k; i += 16, to += 2 * step) {
         bytes16 x = *(const bytes_memory *)(from + i);
@@ -116,8 +120,8 @@ static void put_eights(const int8_t *from, int64_t k, int64_t step, bool apart, 
     }
 }
 
-// One line of a set, slice by slice. Of every `block` numbers those at places that are multiples of `every`
-// come first.
+// Stores a line of a set, slice by slice. Of every `block` numbers, those whose index is a multiple of
+// `every` come first, then the numbers after each of these, and so on.
 static void put_line(const int8_t *from, int64_t k, int slice, int64_t step, int block, int every,
                      int8_t *to) {
     int8_t moved[64];
@@ -207,12 +211,14 @@ static void fill_sets(const void *context, int64_t from, int64_t to) {
     }
 }
 
-// Codes have as many bits as the last part of a row, and sums of all of them do not fit.
+// Returns whether the last part of rows has sums of its own: with three parts and codes of eight bits, sums
+// of all parts would not fit into 32 bits.
 static bool is_apart(const struct ints *j) {
     return j->parts == 3 && j->q->u.bits == 8;
 }
 
-// Sets of twelve rows, if there are enough for it. What sums of a block can be is in quantized_dozen.c.
+// Chooses sets of twelve rows if there are enough rows, and limits whole numbers so that sums of a block fit
+// into 32 bits (quantized_dozen.c).
 static void choose_dozens(struct ints *j) {
     const struct quantized *q = j->q;
     if (!j->kind->dozen || q->m <= ROWS_FEW)
@@ -225,7 +231,8 @@ static void choose_dozens(struct ints *j) {
         j->most = MIN_OF(j->most, (float)(INT32_MAX / (j->largest * MIN_OF(q->u.group, SHARED)) - 1));
 }
 
-// The sets of all rows of x, to be freed. False and an error.
+// Chooses the sizes of sets and blocks, and fills the sets of all rows of x. The caller frees j->room.
+// Returns false, with an error, if memory runs out.
 static bool make_sets(struct ints *j) {
     const struct quantized *q = j->q;
     j->parts = q->dtype == ZL_FLOAT32 ? 3 : 2;
@@ -238,7 +245,7 @@ static bool make_sets(struct ints *j) {
                                                               : j->dozens ? WIDE_BLOCK
                                                                           : BLOCK;
     j->block = MAX_OF(MIN_OF(share / BLOCK * BLOCK, most), BLOCK);
-    bool half = q->u.bits == 4 && q->u.group == 16; // of the codes that are unpacked at once
+    bool half = q->u.bits == 4 && q->u.group == 16; // a group is half of the codes that are unpacked at once
     j->zips = !j->kind->direct || j->dozens || j->sets > 2 || half || q->u.mode != QUANT_AFFINE;
     j->code_set = is_arranged(j) ? j->parts * ((q->k + INT_PADDED - 1) / INT_PADDED * INT_PADDED)
                                  : lines_of(j, j->set) * q->k;
@@ -257,8 +264,8 @@ static bool make_sets(struct ints *j) {
 struct column_room {
     float *scale, *bias, *unit;
     int32_t *share;
-    float *result;  // of a block of columns, row by row
-    uint8_t *codes; // one a byte
+    float *result;  // results of a block of columns, row by row
+    uint8_t *codes; // one per byte
     int8_t *zipped;
 };
 
@@ -268,13 +275,13 @@ static int64_t room_scales(const struct ints *j) {
     return MAX_OF(j->q->groups + 2 * INT_SUMS, j->q->k / SHARED) * j->kind->columns;
 }
 
-// Returns the 4-byte numbers of these columns: scales and biases and, for a dozen rows, two kinds of shares
-// of twice the size, and units.
+// Returns the number of 4-byte numbers for these columns: scales and biases and, for a dozen rows, two kinds
+// of shares of twice the size, and units.
 static int64_t room_each(const struct ints *j) {
     return room_scales(j) * (j->dozens ? 6 : 2) + j->kind->columns;
 }
 
-// Places of the numbers of some columns, the first of which is there.
+// Sets the addresses of the biases, shares and units of some columns from that of their scales.
 static void place_numbers(const struct ints *j, struct column_room *r) {
     const int64_t scales = room_scales(j);
     r->bias = r->scale + scales;
@@ -282,8 +289,8 @@ static void place_numbers(const struct ints *j, struct column_room *r) {
     r->unit = r->scale + room_each(j) - j->kind->columns;
 }
 
-// Columns that are read before they are multiplied: zipped ones are many, so that a set stays in the cache
-// meanwhile.
+// Returns how many columns are read before they are multiplied. Of zipped ones there are many, so that a set
+// stays in the cache while it is multiplied by all of them.
 static int64_t room_columns(const struct ints *j) {
     return j->dozens ? j->block : j->zips ? BLOCK : j->kind->columns;
 }
@@ -307,7 +314,8 @@ static bool get_room(const struct ints *j, struct column_room *r) {
     return room != NULL;
 }
 
-// Scales that are bytes: those of numbers of four bits, which are taken twice.
+// Converts scales that are bytes to float32, group by group. They are halved, because four-bit floats are
+// multiplied as integers of twice their value.
 static void turn_bytes(const struct ints *j, const char *const *column, float *room, float *out) {
     int64_t groups = j->q->groups, columns = j->kind->columns;
     for (int64_t i = 0; i < columns; i++) {
@@ -317,7 +325,7 @@ static void turn_bytes(const struct ints *j, const char *const *column, float *r
     }
 }
 
-// As float32, for many rows.
+// Converts biases to float32, because they are used for many rows.
 static void widen_biases(const struct ints *j, struct int_columns *c, struct column_room *r) {
     for (int i = 0; i < j->kind->columns; i++) {
         float *room = r->bias + i * j->q->groups;
@@ -332,7 +340,8 @@ VECTORS static void add_times(float *restrict bias, const float *restrict scale,
         bias[i] += times * scale[i];
 }
 
-// Biases of signed codes, in the order of scales.
+// Computes the biases of signed codes, in the order of scales: adds the scale times the number that was
+// subtracted from codes.
 static void read_offsets(const struct ints *j, struct int_columns *c, struct column_room *r) {
     int64_t count = j->q->groups * j->kind->columns;
     j->kind->turn(j->q->u.dtype, c->bias, j->q->groups, r->bias);
@@ -362,7 +371,8 @@ static void read_numbers(const struct ints *j, const int64_t *at, struct int_col
                         r->unit);
 }
 
-// Columns from a row of matrix w on. Those behind the last are that one.
+// Reads the columns that are multiplied at once, from row `row` of matrix w on. Columns after the last repeat
+// it.
 static void read_columns(const struct ints *j, int64_t w, int64_t row, struct column_room *r,
                          struct int_columns *c) {
     const struct quantized *q = j->q;
@@ -398,7 +408,7 @@ static struct int_set set_of(const struct ints *j, int64_t set) {
                             .groups = j->q->groups};
 }
 
-// Some codes of each row at a time, so that they stay in the cache.
+// Multiplies a dozen rows by some columns, some codes of each row at a time, so that these stay in the cache.
 static void multiply_dozen(const struct ints *j, const struct int_set *x, const struct int_columns *some,
                            int64_t columns, float *out) {
     enum { SUMS = INT_DOZEN * 4 };
@@ -415,8 +425,8 @@ static void multiply_dozen(const struct ints *j, const struct int_set *x, const 
         }
 }
 
-// Columns from one on, as many as there is room for: they are read, then multiplied with one set after the
-// other.
+// Reads columns from `from` on, as many as there is room for, then multiplies one set after the other by
+// them.
 static void multiply_some(const struct ints *j, int64_t matrix, int64_t w, int64_t from, int64_t columns,
                           struct column_room r, float *out) {
     const int64_t each = j->kind->columns;
@@ -437,7 +447,7 @@ static void multiply_some(const struct ints *j, int64_t matrix, int64_t w, int64
     }
 }
 
-// Columns from one on, at most a block.
+// Computes `columns` columns of a product, at most a block, from `from` on.
 static void multiply_columns(const struct ints *j, int64_t product, int64_t from, int64_t columns,
                              struct column_room *r) {
     const struct quantized *q = j->q;
@@ -453,7 +463,7 @@ static void multiply_columns(const struct ints *j, int64_t product, int64_t from
     }
 }
 
-// The same where scales are those of mode gguf_k: they are unpacked first.
+// Does the same in mode gguf_k, after unpacking the scales.
 static bool multiply_k_columns(const struct ints *j, int64_t product, int64_t from, int64_t columns,
                                struct column_room *r) {
     struct quantized q = *j->k;

@@ -7,7 +7,7 @@
 
 #include <immintrin.h>
 
-// A row, and how many slots have a scale together, as a power of two.
+// A row, and the binary logarithm of the number of slots (quantized_line.h) that share a scale.
 struct line {
     const struct quantized *q;
     const struct int_set *x;
@@ -32,14 +32,15 @@ bool cpu_can_line(const struct quantized *q) {
     return q->m == 1 && mode && q->u.bits >= 4 && q->u.group >= (q->u.bits == 4 ? 32 : 16) && q->k % 32 == 0;
 }
 
-// 16 codes of six bits in twelve bytes, four in three; and of five bits in ten bytes, eight in five.
+// The bytes of 16 codes of six bits, four codes in three bytes, and of five bits, eight codes in five bytes,
+// as shuffles that widen these to four and to eight bytes; -1 gives 0.
 #define SIX_BYTES  0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1
 #define FIVE_BYTES 0, 1, 2, 3, 4, -1, -1, -1, 5, 6, 7, 8, 9, -1, -1, -1
 
 #define AVX2        __attribute__((target("avx2,fma,f16c")))
 #define AVX2_INLINE AVX2 static inline __attribute__((always_inline))
 
-// Scales and biases of a block of mode gguf_k as float32.
+// Computes the scales and biases of a block of mode gguf_k as float32.
 AVX2_INLINE void line_k_block(int bits, const uint8_t *block, float *scale, float *bias) {
     uint16_t d, least;
     quantized_k_halves(bits, block, &d, &least);
@@ -85,7 +86,7 @@ VNNI_INLINE __m512i vnni_fives(const uint8_t *from) {
                                          8, 7, 6, 5, 0, 0, 0, 4, 3, 2, 1, 0);
     const __m512i bytes = _mm512_broadcast_i32x4(_mm_setr_epi8(FIVE_BYTES));
     __m512i all = _mm512_permutexvar_epi16(map, _mm512_maskz_loadu_epi16(0xfffff, from));
-    all = _mm512_shuffle_epi8(all, bytes); // 40 bits, then halves of these, then halves again are moved apart
+    all = _mm512_shuffle_epi8(all, bytes); // halves of 40 bits are moved apart, then their halves, and so on
     all = _mm512_or_si512(_mm512_and_si512(all, _mm512_set1_epi64(0xfffff)),
                           _mm512_slli_epi64(_mm512_srli_epi64(all, 20), 32));
     all = _mm512_or_si512(_mm512_and_si512(all, _mm512_set1_epi32(0x3ff)),
@@ -118,7 +119,8 @@ VNNI_INLINE __m512 vnni_halves(const char *from) {
 
 // AVX2 ------------------------------------------------------------------------------------------------------
 
-// Sums of two products of bytes fit 16 bits if those of codes with their highest bit are added apart.
+// Adds dot products of four bytes. A sum of two products fits into 16 bits only if the highest bit of codes
+// of eight bits (`wide`) is multiplied separately.
 AVX2_INLINE __m256i avx2_dot(__m256i sum, __m256i w, __m256i x, bool wide) {
     const __m256i ones = _mm256_set1_epi16(1), low = _mm256_set1_epi8(127);
     if (!wide)
@@ -128,7 +130,8 @@ AVX2_INLINE __m256i avx2_dot(__m256i sum, __m256i w, __m256i x, bool wide) {
     return _mm256_add_epi32(sum, _mm256_add_epi32(_mm256_madd_epi16(a, ones), _mm256_madd_epi16(b, ones)));
 }
 
-// Two halves of `bytes` bytes each; the second is read such that it ends with its last byte.
+// Loads two pieces of `bytes` bytes, one into each half of a register. The second is loaded such that it ends
+// with its last byte, because nothing after it may be read.
 AVX2_INLINE __m256i avx2_halves_of(const uint8_t *from, int bytes) {
     const __m128i low = _mm_loadu_si128((const __m128i *)(const void *)from);
     const __m128i high = _mm_loadu_si128((const __m128i *)(const void *)(from + 2 * bytes - 16));

@@ -1,16 +1,16 @@
-// quantized_line.h - one row of whole numbers times columns of codes as they lie, included once an
+// quantized_line.h - products of one row of whole numbers and columns of codes in place, included once per
 // instruction set of x86.
 //
-// LINE_NAME(part) names what is made, LINE_VECTOR and LINE_ARRANGE the functions of struct int_kind,
-// LINE_BYTES is the size of a register, LINE_TARGET the attribute of functions that use the instructions.
-// LINE_DOT(sum, w, x, wide) adds products of bytes, those of w without a sign; wide: they may have eight
-// bits. LINE_SPREAD(at, map) gives four floats at `at`, or as many as fit, lane by lane as `map` says.
-// LINE_HALVES(at) widens f16. LINE_SIXES(at) and LINE_FIVES(at) unpack a register of codes of so many bits,
-// and read no byte behind them.
+// LINE_NAME(part) gives the names of functions, LINE_VECTOR and LINE_ARRANGE those of the functions of struct
+// int_kind. LINE_BYTES is the size of a register, LINE_TARGET the attribute of functions that use the
+// instructions. LINE_DOT(sum, w, x, wide) adds products of bytes, of which those of w are unsigned; wide:
+// they may have eight bits. LINE_SPREAD(at, map) loads four floats from `at`; lane i of the result is float
+// map[i]. LINE_HALVES(at) widens f16. LINE_SIXES(at) and LINE_FIVES(at) unpack a register of codes of six or
+// five bits, and read no byte after them. LINE_SUM(x) adds up the lanes.
 //
-// The row lies in blocks of a register of codes: of codes of four bits, which lie in pairs, those at even
-// places and then the others; each part of the row after the other. Four lanes of sums are of one slot: of 32
-// codes of four bits, or 16 of more.
+// The row is stored in blocks, each for a register of codes: the parts of the row one after the other. For
+// codes of four bits, of which a byte has two, the numbers at even indices come first, then the others. Four
+// lanes of sums are a slot: 32 codes of four bits, or 16 codes of more bits.
 
 typedef uint8_t LINE_NAME(codes) __attribute__((vector_size(LINE_BYTES)));
 typedef uint16_t LINE_NAME(pairs) __attribute__((vector_size(LINE_BYTES)));
@@ -31,8 +31,8 @@ INLINE LINE_NAME(floats) LINE_NAME(real)(LINE_NAME(ints) x) {
     return __builtin_convertvector(x, LINE_NAME(floats));
 }
 
-// Sums of a block in whole units, of each lane its own. They fit 32 bits, but for those of codes of eight
-// bits times three parts.
+// Returns the sums of a block as whole numbers, one per lane. They fit into 32 bits, except with codes of
+// eight bits and three parts.
 INLINE LINE_NAME(floats) LINE_NAME(block)(int parts, int bits, const int8_t *x, const uint8_t *code) {
     LINE_NAME(ints) sum = {0};
     if (bits == 4) {
@@ -76,7 +76,7 @@ INLINE LINE_NAME(floats) LINE_NAME(wide)(zl_dtype dtype, const char *from) {
     return (LINE_NAME(floats))(__builtin_convertvector(half, words) << 16);
 }
 
-// Numbers of the groups as float32, and zeros behind them up to a register.
+// Converts the numbers of groups to float32, padded with zeros to a whole register.
 INLINE void LINE_NAME(widen)(zl_dtype dtype, const char *from, int64_t groups, float *to) {
     const int64_t item = dtype == ZL_FLOAT32 ? 4 : 2, lanes = LINE_NAME(lanes);
     int64_t g = 0;
@@ -117,8 +117,8 @@ INLINE void LINE_NAME(numbers)(const struct line *l, int64_t at, float *scale, f
 
 // Columns ---------------------------------------------------------------------------------------------------
 
-// The row times one column, in whole units. Behind the last whole block, codes are copied and followed by
-// zeros.
+// Returns the product of the row and one column, without the row's factor. Codes after the last whole block
+// are copied and padded with zeros.
 INLINE float LINE_NAME(column)(int parts, int bits, const struct line *l, int64_t at, float *scale,
                                float *bias) {
     enum { SLOTS = LINE_BYTES / 16 };
@@ -181,7 +181,7 @@ void LINE_VECTOR(const struct quantized *q, const struct int_set *x, int64_t at,
     }
 }
 
-// The parts of a row, block by block, and zeros behind it.
+// Stores the parts of a row, block by block, padded with zeros.
 void LINE_ARRANGE(const int8_t *const *part, int parts, int64_t k, int bits, int8_t *out) {
     const int64_t codes = bits == 4 ? 2 * LINE_BYTES : LINE_BYTES;
     for (int64_t from = 0; from < k; from += codes)

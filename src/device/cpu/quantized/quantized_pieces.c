@@ -6,17 +6,18 @@
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/operands.h"
 
-// Bytes of unpacked numbers: those of one row are read once, from L1, those of many again and again, from L2.
+// Bytes of unpacked numbers per piece. With one row of x they are read once, from L1; with many rows they are
+// read repeatedly, from L2.
 enum { PIECE_ONE = 1 << 15, PIECE_MANY = 1 << 20 };
-enum { FLOPS_LEAST = 1 << 18 }; // that are worth another thread
+enum { FLOPS_LEAST = 1 << 18 }; // operations that are worth another thread
 
 struct pieces {
     const struct quantized *q;
-    int64_t piece, pieces; // rows, or groups of columns, that are unpacked at once; how many of these
+    int64_t piece, pieces; // rows, or groups of columns, per piece; the number of pieces
     atomic_bool failed;
 };
 
-// The group at a row and a place in it of matrix w, and those behind it.
+// Unpacks groups of a row of matrix w, from `group` on.
 static void unpack(const struct quantized *q, int64_t w, int64_t row, int64_t group, int64_t groups,
                    char *out) {
     int64_t at = quantized_at(q, w, row, group);
@@ -29,7 +30,7 @@ static int64_t rows_most(const struct quantized *q) {
     return MAX_OF((q->m == 1 ? PIECE_ONE : PIECE_MANY) / (q->item * q->k), 1);
 }
 
-// Rows of the quantised matrix are columns of the result.
+// Multiplies by some rows of the quantised matrix, which are columns of the result.
 static bool multiply_rows(const struct pieces *p, struct gemm g, int64_t w, int64_t from) {
     const struct quantized *q = p->q;
     int64_t rows = MIN_OF(p->piece, q->rows - from), line = q->k * q->item;
@@ -41,14 +42,14 @@ static bool multiply_rows(const struct pieces *p, struct gemm g, int64_t w, int6
     g.n = rows;
     g.b = room, g.b_row = 1, g.b_col = q->k;
     g.c += from * q->item;
-    // Chosen as for a whole piece: a part of a matrix, on one rank of several, then gives the bits that the
-    // whole has there.
+    // The algorithm is chosen as for a whole piece, so that a part of a matrix, on one rank of several, gives
+    // the same bits as the whole matrix there.
     struct gemm whole = g;
     whole.n = rows_most(q);
     return cpu_choose_gemm(q->dtype, &whole)(q->dtype, &g);
 }
 
-// A piece of each row makes a piece of each row of the result.
+// Multiplies by a piece of each row, which gives a piece of each row of the result.
 static bool multiply_columns(const struct pieces *p, struct gemm g, int64_t w, int64_t from) {
     const struct quantized *q = p->q;
     int64_t groups = MIN_OF(p->piece, q->groups - from), columns = groups * q->u.group;
@@ -82,7 +83,7 @@ static void multiply_range(const void *context, int64_t from, int64_t to) {
     }
 }
 
-// Enough pieces for all threads, and small enough for the cache.
+// Chooses the size of pieces: there are enough for all threads, and they fit into the cache.
 static void cut(struct pieces *p) {
     const struct quantized *q = p->q;
     int64_t all = q->transpose ? q->rows : q->groups;

@@ -1,9 +1,9 @@
-// quantized_vector.c - one row of whole numbers of 16 or 24 bits times columns of codes as they lie in
-// memory.
+// quantized_vector.c - products of one row of whole numbers of 16 or 24 bits and columns of codes in place.
 //
-// Codes of four and eight bits: four columns at a time, by instructions that multiply 2 x 8 bytes with 8 x 2:
-// two columns with two parts of the row. Codes of six bits in groups of 16: bytes are read in threes, so that
-// the lanes of a vector are four groups of a column, and four products at a time are summed in a lane.
+// Codes of four and eight bits are multiplied four columns at a time, by instructions that multiply 2 x 8 by
+// 8 x 2 matrices of bytes: two columns by two parts of the row. Codes of six bits in groups of 16 are loaded
+// as three vectors of every third byte, so that the lanes of a vector are four groups of a column, and four
+// products at a time are added up in a lane.
 
 #include "device/cpu/quantized/quantized.h"
 #include "device/cpu/rows/lanes.h"
@@ -55,7 +55,7 @@ INLINE floats4 sums_of(const floats4 *x) {
     return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
 }
 
-// Four columns: where they begin, and how far the next is. Behind the last is that one again.
+// The addresses of four columns. Columns after the last repeat it.
 struct columns {
     const uint8_t *code[COLUMNS];
     const char *scale[COLUMNS], *bias[COLUMNS];
@@ -63,13 +63,13 @@ struct columns {
 
 // Four and eight bits ---------------------------------------------------------------------------------------
 
-// 32 codes of four columns times as many numbers of the row, as machine code: what a compiler makes of it
-// waits for the sums of a group before it reads the next. Here the sums of one are finished while those of
-// the next are made, and its codes are read before.
+// Multiplies 32 codes of each of four columns by as many numbers of the row, in assembly: compiled code waits
+// for the sums of a group before it reads the next. Here the sums of one group are finished while those of
+// the next are computed, whose codes were read before.
 //
-// Codes as they are: v0..v7. Pairs of columns, eight codes each: v20..v27. The row: v16..v19. Sums of two
-// parts of two columns: v28, v29; those of the group before, as they are finished: v30, v31. Its scale: v10.
-// All sums: v8.
+// v0..v7: codes as they were read. v20..v27: pairs of columns, eight codes of each. v16..v19: the row. v28,
+// v29: sums of two parts and two columns. v30, v31: those of the group before, while they are finished. v10:
+// the scale of that group. v8: the sums of all groups.
 #define READ_NIBBLES          \
     "ldr q0, [%[a], %[at]]\n" \
     "ldr q1, [%[b], %[at]]\n" \
@@ -104,7 +104,7 @@ struct columns {
 #define UNITE               "add v30.4s, v30.4s, v31.4s\nscvtf v30.4s, v30.4s\n"
 #define SCALE               "fmla v8.4s, v30.4s, v10.4s\n"
 
-// The row as codes of two 8-bit parts.
+// With two parts per row.
 #define TWO_ROW "ldp q16, q17, [%[x]]\nldp q18, q19, [%[x], #32]\nadd %[x], %[x], #64\n"
 #define TWO_PRODUCTS                                                                          \
     MULTIPLY(28, 20, 16)                                                                      \
@@ -112,8 +112,9 @@ struct columns {
     MULTIPLY(28, 21, 17) MULTIPLY(29, 25, 17) UNITE MULTIPLY(28, 22, 18) MULTIPLY(29, 26, 18) \
         MULTIPLY(28, 23, 19) MULTIPLY(29, 27, 19)
 
-// Of three, beside a fourth that is nothing: first and second in v16 and v17, the others in v11 and v14. Sums
-// of the third: v12, v13; as they are finished, 256 of them for one of the others: v18.
+// With three parts per row, next to a fourth that is 0. v16 and v17: the first and second part; v11 and v14:
+// the others. v12, v13: sums of the third part. v18: those of the group before while they are finished,
+// divided by 256.
 #define THREE_ROW   "ldp q16, q11, [%[x]]\nldp q17, q14, [%[x], #32]\n"
 #define THREE_JOIN  JOIN "uzp1 v18.4s, v12.4s, v13.4s\nmovi v12.4s, #0\nmovi v13.4s, #0\n"
 #define THREE_UNITE UNITE "scvtf v18.4s, v18.4s, #8\nfadd v30.4s, v30.4s, v18.4s\n"
@@ -157,14 +158,14 @@ WITH_I8MM static floats4 multiply_codes(int bits, const struct int_set *x, const
     return (bits == 4 ? three_nibbles : three_bytes)(x, c, scale, left) * 256;
 }
 
-// Scales of groups as those of every 32 codes, in place.
+// Repeats the scales of groups for every 32 codes, in place.
 static void repeat_scales(float *scale, int64_t groups, int times) {
     for (int64_t g = groups - 1; times > 1 && g >= 0; g--)
         for (int i = times - 1; i >= 0; i--)
             memmove(scale + (g * times + i) * COLUMNS, scale + g * COLUMNS, COLUMNS * sizeof *scale);
 }
 
-// Biases times the sums of the row's groups, which are padded to a multiple of four.
+// Returns the products of the biases of four columns and the sums of the row's groups.
 INLINE floats4 multiply_biases(zl_dtype dtype, const struct columns *c, const float *sum, int64_t groups) {
     const int64_t item = dtype == ZL_FLOAT32 ? 4 : 2;
     floats4 all[COLUMNS] = {{0}};
@@ -184,7 +185,7 @@ INLINE floats4 multiply_biases(zl_dtype dtype, const struct columns *c, const fl
 
 // Six bits --------------------------------------------------------------------------------------------------
 
-// 64 codes of a column: vectors of every fourth, from the first, second, third and fourth on.
+// Unpacks 64 codes of a column: out[i] has codes i, i + 4, i + 8 and so on.
 INLINE void read_sixes(const uint8_t *from, uint8x16_t *out) {
     const uint8x16x3_t three = vld3q_u8(from);
     const uint8x16_t a = three.val[0], b = three.val[1], c = three.val[2], six = vdupq_n_u8(63);
@@ -194,8 +195,8 @@ INLINE void read_sixes(const uint8_t *from, uint8x16_t *out) {
     out[3] = vshrq_n_u8(c, 2);
 }
 
-// Two columns: sums of groups, scaled, and of biases; four groups at a time, in lanes. A row of three parts
-// has room for four.
+// Computes the scaled sums of groups, and of biases, of two columns, with four groups at a time in lanes. A
+// row of three parts is stored with space for four.
 INLINE void multiply_sixes(int parts, zl_dtype dtype, const struct int_set *x, const struct columns *from,
                            int first, floats4 *sum) {
     const struct columns c = *from;
@@ -267,8 +268,8 @@ WITH_I8MM static floats4 one_of(const struct quantized *q, const struct int_set 
     return sum + biases_of(q->u.dtype, c, x->sum, q->groups);
 }
 
-// Four columns, the first of which is `first`, and from each to the next `apart`. Behind the last is that one
-// again.
+// Returns four columns, of which the first is `first` and the others are `apart` columns from each other.
+// Columns after the last repeat it.
 static struct columns columns_at(const struct quantized *q, int64_t at, int64_t first, int64_t apart,
                                  int64_t last) {
     const int64_t codes = q->groups * q->u.group * q->u.bits / 8, numbers = q->groups * q->scale_item;
@@ -282,7 +283,7 @@ static struct columns columns_at(const struct quantized *q, int64_t at, int64_t 
     return c;
 }
 
-// Columns are read in four streams, each without a gap: that is fastest where they come from memory.
+// Reads columns in four streams, each without gaps, which is fastest if they come from memory.
 void cpu_vector_i8mm(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns,
                      float *scale, float *out) {
     const int64_t each = columns / COLUMNS;
@@ -295,7 +296,7 @@ void cpu_vector_i8mm(const struct quantized *q, const struct int_set *x, int64_t
     for (int64_t i = COLUMNS * each; i < columns; i += COLUMNS) {
         struct columns c = columns_at(q, at, i, 1, columns - 1);
         floats4 four = one_of(q, x, &c, scale) * x->factor[0];
-        *(floats_memory *)(out + i) = four; // there is room for those behind the last
+        *(floats_memory *)(out + i) = four; // there is room for columns after the last
     }
 }
 
