@@ -92,7 +92,7 @@ void cpu_unpack_k(const struct unpacking *u, const char *scales, int64_t groups,
 
 // program.c -------------------------------------------------------------------------------------------------
 
-// How a call runs, resolved when the program is built.
+// How a call runs, determined when the program is built.
 struct step {
     struct fuse_step is;
     // Runs the call. Returns false, with an error, if that fails. NULL: there is nothing to do.
@@ -144,7 +144,7 @@ void cpu_kernels_settle(void);
 // Drops queued kernels, and waits until the current compilation has ended.
 void cpu_kernels_stop(void);
 // Returns how many calls from index on run as one row program, as fuses() of struct device does, and appends
-// the reason why no more do to *why.
+// to *why what keeps further calls from joining.
 int cpu_fuses(int unit, const struct program *p, const struct segment *s, int index, struct text *why);
 
 // Ops that are not elementwise ------------------------------------------------------------------------------

@@ -232,7 +232,7 @@ static bool set_step(struct step *s, const struct call *c) {
     case OP_ELEMENTWISE: return set_elementwise(s, c);
     case OP_CAST: return set_cast(s);
     case OP_COPY:
-        s->is.kind = FUSE_OTHER; // it moves, in blocks where that is quicker
+        s->is.kind = FUSE_OTHER; // a copy only moves data, in blocks if that is faster
         s->run = run_copy;
         s->item[0] = (uint8_t)array_item(call_output(c, 0));
         s->in_place = UINT64_MAX;

@@ -17,7 +17,7 @@ typedef void fortran_gemm(const char *trans_a, const char *trans_b, const int *m
                           const void *alpha, const void *a, const int *lda, const void *b, const int *ldb,
                           const void *beta, void *c, const int *ldc, size_t, size_t);
 
-// The functions that are used of a library.
+// The functions of a library that are used.
 static struct functions { fortran_gemm *single, *twice, *complex_single; } bound;
 
 static const char *const candidates[] = {

@@ -299,8 +299,8 @@ KERNEL(sdot_i8, CPU_WITH("dotprod"), 4, 16, WORD_START, WORD_STEPS(SDOT), EACH_R
     STORE_SUMS(20, 21, 22, 192, ) \
     STORE_SUMS(23, 24, 25, 240, ) STORE_SUMS(26, 27, 28, 288, ) STORE_SUMS(29, 30, 31, 336, )
 
-// The first four steps of a tile; all but the last four; and the last four, which load the first operands of
-// the next tile.
+// A tile begins with its first four steps, goes on with all but the last four, and ends with the last four,
+// which load the first operands of the next tile.
 #define TILE_BEGINS ".p2align 6\n1:\n"
 #define TILE_GOES_ON \
     MORE_WORDS(FMLA, WORDS_ON) "subs %[left], %[middle], #0\nb.le 4f\n.p2align 6\n3:\n" WORD_STEPS(FMLA)

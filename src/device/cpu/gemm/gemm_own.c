@@ -18,11 +18,11 @@ enum {
     ROWS_LEAST_FEW = 64,   // the same with few threads, if the result is less than twice as wide as high
     COLUMNS_LEAST = 192,   // columns of b that are packed at once even if they are long
     PANELS = 8,            // panels of b that are packed side by side
-    MORE_COLUMNS = 4,      // with many threads, parts with more columns per row than this are made higher, to
-                           // read less of b
+    MORE_COLUMNS = 4,      // with many threads, parts that are wider than this many times their height are
+                           // made higher, to read less of b
     THREADS_MANY = 8,
-    APART = 1024, // bytes: rows of sums at multiples of it would share few sets of a cache, so
-    SPREAD = 64,  // as many bytes are added to each row
+    APART = 1024, // bytes: if the distance of rows of sums is a multiple, they share few sets of a cache, so
+    SPREAD = 64,  // this many bytes are added to the distance
     GROUPS_EACH = 2, // groups of panels of a per thread, if both factors are packed first;
     PARTS_EACH = 4,  // parts of the result per thread then
 };
@@ -117,7 +117,7 @@ static void pack_columns(const struct own *o, int64_t span, int64_t col, int64_t
     }
 }
 
-// Packs groups [from, to) of panels of b; the groups of all spans are counted.
+// Packs groups [from, to) of panels of b, which are numbered over all spans.
 static void pack_b_range(const void *context, int64_t from, int64_t to) {
     const struct own *o = context;
     const int64_t groups = groups_of(o);

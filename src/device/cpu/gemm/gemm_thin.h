@@ -140,8 +140,8 @@ GEMM_FUSED static void THIN(few_in_order)(int64_t rows, const void *panel, int64
     }
 }
 
-// Adds rows across the vectors, each times its elements of the vectors, to y (rows x n), in order. The number
-// of each is `apart` more than that of the one before. The rows that follow are prefetched, unless the rows
+// Adds rows across the vectors, which are `apart` rows from each other and are each multiplied with their
+// elements of the vectors, to y (rows x n), in order. The rows that follow are prefetched, unless the rows
 // are streams (gemm_vector.h).
 INNER void THIN(add)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, const THIN_TYPE *a, int64_t line,
                      int64_t apart, bool streams, int64_t n, THIN_TYPE *y, int64_t y_row) {

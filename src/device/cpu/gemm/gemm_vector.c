@@ -170,8 +170,7 @@ struct gemv {
     int64_t rows, k;
     const char *a;
     int64_t row, col;
-    const char
-        *x; // contiguous; has the dtype of y or of a; for rows across it, chain after chain
+    const char *x; // contiguous; has the dtype of y or of a; for rows across it, chain after chain
     char *y;
     int64_t y_stride;
     int64_t item, wide; // bytes of an element of a, and of x and y

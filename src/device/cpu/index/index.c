@@ -190,8 +190,7 @@ struct scattering {
     struct slice_move slice;
 };
 
-enum { LEFT_OUT = -1, SPLIT_LEAST = 64 }; // bytes of a slice from which on skipping the updates of other
-                                          // parts costs little
+enum { LEFT_OUT = -1, SPLIT_LEAST = 64 }; // bytes of a slice for which skipping others' updates pays
 
 // Adds the positions along this axis to the offsets of n updates. Marks updates as left out if their position
 // is not in [low, high].

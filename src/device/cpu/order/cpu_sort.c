@@ -10,7 +10,7 @@ struct sorting {
     int64_t n, lines;
     const char *from;
     char *to;
-    bool positions;      // the result are positions
+    bool positions;      // the results are positions
     enum sort_item kind; // of the items
     int first;           // lowest bit of the key in an item
     bool shared;         // one row is sorted by all threads

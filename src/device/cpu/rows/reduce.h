@@ -47,7 +47,7 @@ struct reduction {
 };
 // Reduces along the last reduced axis, by row kernels. Returns false, with an error, if memory runs out.
 bool cpu_reduce_by_rows(struct reduction *r);
-// Reduces by combining rows that lie along a kept axis. Returns false, with an error, if memory runs out.
+// Reduces by combining rows along a kept axis. Returns false, with an error, if memory runs out.
 bool cpu_reduce_by_columns(struct reduction *r);
 
 // Returns the first element of a piece, as a position in the reduced space.

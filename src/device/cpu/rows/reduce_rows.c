@@ -12,10 +12,10 @@
 
 enum {
     TILE = 1024,                // elements gathered at once
-    SLOTS = 64,                 // results of runs that wait to be joined
+    SLOTS = 64,                 // results of runs that are joined at once
     BLOCK = 256,                // kept elements whose accumulators are stored together
     SEGMENT = REDUCE_LINE_MOST, // elements of a piece that threads may share
-    SEGMENTS = 256,             // results of runs that are joined at once
+    SEGMENTS = 256,             // pieces at most
 };
 
 struct slots {

@@ -7,7 +7,7 @@
 #include "device/cpu/rows/row_group.h"
 
 enum {
-    PART_LEAST = 8192,   // elements of a part of a product from which on an epilogue on each part pays
+    PART_LEAST = 8192,   // elements of a part of a product; below, an epilogue per part does not pay
     PART_MOST = 8 << 20, // bytes of a part that is not stored anywhere else
     PRODUCT_INNER = 16,  // k from which on products are fused: below, the epilogue takes longer than the
                          // product, and is better divided by itself
@@ -119,8 +119,8 @@ static const struct fuse_limits limits = {.calls = FUSE_CALLS,
 
 // Temporaries -----------------------------------------------------------------------------------------------
 
-// Takes a temporary that is never read again, for the result of a call. It is reused only for elements of the
-// same size: a kernel of several rows may store some of them before it has read all.
+// Takes a temporary whose value is not needed any more, for the result of a call. It is reused only for
+// elements of the same size: a kernel of several rows may store some of them before it has read all.
 static int take_temp(struct group *g, int index) {
     const struct fuse_row *r = fuse_row(&g->f, index);
     int *used = r->of_lines ? &g->line_temps : &g->temps, first = r->of_lines ? GROUP_TEMPS : 0, at = 0;

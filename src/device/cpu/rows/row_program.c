@@ -23,7 +23,8 @@ enum {
 // Binding ---------------------------------------------------------------------------------------------------
 
 // Returns whether the elements of a row of x are in different cache lines while another axis is nearly
-// contiguous. Single steps transpose such an array in blocks, which is faster than gathering it row by row.
+// contiguous. A step outside of a group transposes such an array in blocks, which is faster than gathering it
+// row by row.
 static bool lies_across(zl_array x, int64_t item) {
     bool along = false;
     for (int i = 0; i + 1 < x->ndim; i++)

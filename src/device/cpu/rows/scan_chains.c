@@ -184,7 +184,7 @@ SCAN_EXTREMES(f64, double, -INFINITY, INFINITY, IF_LARGER, IF_SMALLER)
 SCAN(bool_or, uint8_t, 0, VEC_OR, ALWAYS, false)
 SCAN(bool_and, uint8_t, 1, VEC_AND, ALWAYS, false)
 
-// Complex numbers go from element to element.
+// Complex numbers are scanned element by element.
 #define SCAN_COMPLEX(name, combine)                                                   \
     static void scan_##name(const struct chains *c, row_fn *const *rows) {            \
         const int64_t item = sizeof(complex64);                                       \

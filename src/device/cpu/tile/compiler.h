@@ -13,7 +13,8 @@ extern const char cpu_vec_text[]; // the vector layer's text
 // never unloaded. Text that was compiled before, even by another process, is loaded from the cache. Returns
 // NULL and ZL_ERROR_COMPILE if that fails.
 void *cpu_jit(const char *source, const char *symbol);
-// Does the same without the vector layer, with additional flags.
+// Does the same with additional flags. The vector layer is included only if the text has a line `#include
+// "vec/vec.h"`.
 void *cpu_jit_alone(const char *source, const char *flags, const char *symbol);
 
 // Returns the version of the compiler of ZL_CC, or NULL and an error that says what to install.

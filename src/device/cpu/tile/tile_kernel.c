@@ -12,8 +12,7 @@
 
 typedef void block_fn(const struct tile_run *run, int64_t phase, int64_t block);
 typedef int64_t count_fn(const struct tile_run *run, int64_t at);
-enum { PAST_LAST = -1 }; // result of a count_fn; other negative numbers mean that the count does not fit into
-                         // 64 bits
+enum { PAST_LAST = -1 }; // of a count_fn; other negative numbers stand for counts of more than 64 bits
 
 struct compiled {
     block_fn *block;

@@ -15,7 +15,7 @@ VEC_FN void vec_fetch(const char *from, int64_t ahead, int bytes) {
 }
 
 // Copies a few bytes, at most some hundred: a call of memcpy would cost as much as the copy. The empty asm
-// keeps the compiler from replacing the loop by one. The last 16 bytes may be copied twice.
+// keeps the compiler from replacing the loop by that call. The last 16 bytes may be copied twice.
 __attribute__((noinline, unused)) static void vec_copy(char *to, const char *from, int64_t bytes) {
     if (bytes >= 16) {
         for (int64_t at = 0; at < bytes - 16; at += 16) {
