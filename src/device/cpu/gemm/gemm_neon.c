@@ -1,6 +1,6 @@
-// gemm_neon.c - micro-kernels for aarch64 in assembly: a compiler places all loads of a step together, so
-// that multiplications behind them wait to be decoded. Here loads and multiplications alternate, because a
-// core can start four multiplications and decode eight instructions per cycle.
+// gemm_neon.c - micro-kernels for aarch64 in assembly: a compiler places all loads of a step together, and
+// the multiplications after them wait to be decoded. Here loads and multiplications alternate, because four
+// multiplications and eight instructions in all can start per cycle.
 //
 // All kernels have 24 vectors of sums in v8..v31, of 8 x 12 or 8 x 6 elements. v0..v3 hold a, and v4..v7 hold
 // b in turn: three vectors are loaded ahead.

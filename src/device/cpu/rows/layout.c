@@ -317,7 +317,7 @@ static void run_rows(const struct layout *l, struct walk *w, int64_t tiles, cons
     }
 }
 
-// The tiles of a thread, consecutive in room.
+// The tiles of a thread, which are consecutive in `room`.
 struct tiles {
     POINTERS(tile, LAYOUT_OPERANDS);              // NULL: operand k has none
     _Alignas(64) int64_t direct[LAYOUT_OPERANDS]; // all ones: it has none

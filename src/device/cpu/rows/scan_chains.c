@@ -208,8 +208,7 @@ SCAN_COMPLEX(c64_min, complex_min)
 // Logarithms of sums are computed by a row kernel, which is fast for many elements. So a chain is divided
 // into pieces, which are scanned side by side as chains themselves; then each piece is combined with the last
 // element of the piece before.
-enum { PIECES = SCAN_CHAINS, PIECES_LEAST = 64 }; // pieces of a chain; elements from which on a chain is
-                                                  // divided
+enum { PIECES = SCAN_CHAINS, PIECES_LEAST = 64 }; // pieces; least elements of a divided chain
 
 #define SCAN_LOGS(name, type)                                                                            \
     static void side_by_side_##name(const struct chains *c, row_fn *row) {                               \
