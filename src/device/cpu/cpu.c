@@ -1,10 +1,10 @@
-// cpu.c - the CPU as a device. It is always there and works on the host's memory.
+// cpu.c - the CPU as a device, which is always available and works on the host's memory.
 
 #include "device/cpu/cpu.h"
 
 static int open_cpu(const char **reason) {
     (void)reason;
-    cpu_level(); // warnings about ZL_ISA come now, not in the middle of the first evaluation
+    cpu_level(); // warn about ZL_ISA now, not in the middle of the first evaluation
     return 1;
 }
 

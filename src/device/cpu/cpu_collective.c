@@ -1,4 +1,4 @@
-// cpu_collective.c - collectives of arrays on the host: the group moves the data, our rows combine it.
+// cpu_collective.c - collectives of arrays on the host: the group moves the data, row kernels combine it.
 
 #include "device/cpu/index/index.h"
 #include "device/cpu/rows/operands.h"

@@ -1,4 +1,4 @@
-// describe.c - describes this CPU: model, caches, memory, and which of its features we use.
+// describe.c - describes this CPU: its model, its caches, its memory, and the features that the library uses.
 
 #include "device/cpu/gemm/product.h"
 
@@ -12,7 +12,7 @@ enum { TEXT_BYTES = 512 };
 
 static char model[TEXT_BYTES], detail[TEXT_BYTES];
 
-// Names behind the numbers that ARM's cores report. https://developer.arm.com, Main ID Register
+// Names of the part numbers that ARM's cores report. https://developer.arm.com, Main ID Register
 static const struct {
     unsigned implementer, part;
     const char *name;

@@ -1,18 +1,18 @@
-// level.c - chooses the instruction-set level of the row kernels, once, by what the CPU reports.
+// level.c - chooses the instruction-set level of the row kernels once, by the features that the CPU reports.
 
 #include "device/cpu/cpu.h"
 
 #include <pthread.h>
 #include <string.h>
 
-// Lowest first, as in levels.def.
+// Levels, lowest first, as in levels.def.
 static const struct cpu_level levels[] = {
 #define LEVEL(name, arch, flags) {#name, flags, &rows_##name},
 #include "levels_built.def"
 };
 
-// The CPU features that each level, and each feature of single kernels, requires, by name. A level without a
-// row is never chosen automatically.
+// The CPU features that each level, and each feature of single kernels, requires. A level without an entry is
+// never chosen automatically.
 struct need {
     const char *name;
     unsigned long first, second, third;
@@ -24,7 +24,7 @@ struct need {
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 
-// In `third`, bit n stands for SVE vectors of 16 n bytes.
+// Bit n of `third` stands for SVE vectors of 16 n bytes.
 enum { FP16_NEEDS = HWCAP_FPHP | HWCAP_ASIMDHP | HWCAP_ASIMDDP };
 #define SVE_BYTES(bytes) (1ul << (bytes) / 16)
 
@@ -63,8 +63,8 @@ static bool is_granted(const struct need *need) {
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// first: CPUID leaf 1 ECX, with leaf 0x80000001 ECX in the high half. second: leaf 7 EBX, with ECX. third:
-// leaf 7 EDX, with EAX of its second part.
+// first: CPUID leaf 1 ECX, with leaf 0x80000001 ECX in the upper 32 bits. second: leaf 7 EBX, with ECX in the
+// upper 32 bits. third: leaf 7 EDX, with EAX of subleaf 1 in the upper 32 bits.
 #define EXTENDED(bit) ((unsigned long)(bit) << 32)
 enum {
     V2_NEEDS = bit_SSE3 | bit_SSSE3 | bit_SSE4_1 | bit_SSE4_2 | bit_POPCNT | bit_CMPXCHG16B,
@@ -125,8 +125,8 @@ static struct need found(void) {
     return have;
 }
 
-// The system keeps tiles only for processes that asked for it, since they make what it saves of a thread much
-// larger.
+// Asks Linux for permission to use AMX tiles. It saves and restores them only for processes that requested
+// this, because they make a thread's saved state much larger.
 static bool is_granted(const struct need *need) {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
     return !(need->third & AMX_TILE) || syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
@@ -218,7 +218,7 @@ static void look(void) {
     here = found();
 }
 
-// Asked by products that may be tiny; on a virtual machine the instruction that answers takes microseconds.
+// The features are read once: tiny products call this, and CPUID takes microseconds on a virtual machine.
 bool cpu_has(const char *name) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, look);

@@ -1,4 +1,5 @@
-// program.c - programs of the CPU: one step per call, with everything resolved that the plan's key fixes.
+// program.c - programs of the CPU: one step per call, prepared from everything that the plan's key
+// determines.
 //
 // Sizes, strides and scalars are read at each run. If all operands are contiguous and small, a step is one
 // call of a row kernel, chosen without looking at shapes.
@@ -8,7 +9,7 @@
 
 #include <string.h>
 
-enum { HEAVY = 8 }; // weight of rows that compute more than they move
+enum { HEAVY = 8 }; // weight of rows whose computation costs more than moving their data
 
 // Elementwise -----------------------------------------------------------------------------------------------
 
@@ -16,7 +17,7 @@ struct operands {
     POINTERS(p, 4);       // output, then inputs
     union scalar room[3]; // values of inline scalars
     unsigned scalar;      // bit k: input k is one element
-    bool flat;            // all others are contiguous and as long as the output
+    bool flat;            // all other inputs are contiguous and as large as the output
 };
 
 static inline char *data_of(zl_array a, size_t item) {
@@ -74,7 +75,7 @@ static row_fn *form_of(const struct step *s, unsigned scalar) {
 
 struct row_call {
     row_fn *fn;
-    int64_t run; // 0: the whole tile
+    int64_t run; // elements per run; 0: the whole tile
 };
 
 static void run_body(const void *context, char *const *p, int64_t n, int64_t more) {
@@ -97,7 +98,7 @@ static bool run_layout(const struct step *s, const struct call *c, zl_array out,
     lay_out(&l, s, c, out, o);
     cpu_layout_plan(&l, 0, 0);
     if (l.runs && l.scalar != l.runs)
-        cpu_layout_plan(&l, l.runs, 0); // a row has scalars of one kind
+        cpu_layout_plan(&l, l.runs, 0); // all runs of a row kernel need the same scalar operands
     struct row_call row = {form_of(s, l.scalar >> 1), l.run};
     if (!row.fn) {
         cpu_layout_plan(&l, ~0u, 0);
@@ -129,7 +130,7 @@ static bool run_copy(const struct step *s, const struct call *c) {
     const char *from = array_data(x, &room);
     char *to = data_of(out, s->item[0]);
     if (to == from)
-        return true; // taken over: it was row-major already
+        return true; // the output took over the input's memory, which was row-major already
     counter_add(COUNTER_COPIES, 1);
     cpu_copy(s->item[0], out->ndim, out->dim, to, array_stride(out), from, array_stride(x));
     return true;
@@ -146,12 +147,12 @@ static const struct {
 #include "device/cpu/cpu_ops.def"
 };
 
-// A kernel from source may have other outputs than its first.
+// An op with several outputs, such as a kernel from source, runs even if its first output is empty.
 static bool run_other(const struct step *s, const struct call *c) {
     return (call_output(c, 0)->size == 0 && c->op != &op_cpu_kernel) || s->other(c);
 }
 
-// Also of empty arrays: the other ranks of the group may have more.
+// Runs for empty arrays too: other ranks of the group may have data.
 static bool run_collective(const struct step *s, const struct call *c) {
     (void)s;
     return cpu_collective(c);
@@ -231,7 +232,7 @@ static bool set_step(struct step *s, const struct call *c) {
     case OP_ELEMENTWISE: return set_elementwise(s, c);
     case OP_CAST: return set_cast(s);
     case OP_COPY:
-        s->is.kind = FUSE_OTHER; // it moves, in blocks where that is quicker
+        s->is.kind = FUSE_OTHER; // a copy only moves data, in blocks if that is faster
         s->run = run_copy;
         s->item[0] = (uint8_t)array_item(call_output(c, 0));
         s->in_place = UINT64_MAX;

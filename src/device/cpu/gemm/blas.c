@@ -1,9 +1,9 @@
-// blas.c - the BLAS libraries of the system: opened at run time where they may be faster than our own
+// blas.c - the BLAS libraries of the system, which are opened at run time if they may be faster than our own
 // kernels.
 //
-// All offer Fortran's names and column-major matrices; a row-major product is that of the transposes in
-// reverse order. A product works on one thread: which parts of one run side by side is decided in
-// cpu_matmul.c.
+// All have Fortran's names and column-major matrices; a row-major product is the product of the transposes in
+// reverse order. Each product runs on one thread; cpu_matmul.c decides which parts of a product run at the
+// same time.
 
 #include "device/cpu/gemm/product.h"
 
@@ -17,7 +17,7 @@ typedef void fortran_gemm(const char *trans_a, const char *trans_b, const int *m
                           const void *alpha, const void *a, const int *lda, const void *b, const int *ldb,
                           const void *beta, void *c, const int *ldc, size_t, size_t);
 
-// What a library offers.
+// The functions of a library that are used.
 static struct functions { fortran_gemm *single, *twice, *complex_single; } bound;
 
 static const char *const candidates[] = {
@@ -25,7 +25,7 @@ static const char *const candidates[] = {
     "libmkl_rt.so.2", "libmkl_rt.so",     "libblas.so.3",
 };
 
-// Functions that say how many threads a library may use.
+// Functions that set how many threads a library may use.
 static const char *const set_threads[] = {
     "openblas_set_num_threads", "bli_thread_set_num_threads", "flexiblas_set_num_threads",
     "MKL_Set_Num_Threads",      "nvpl_blas_set_num_threads",
@@ -42,11 +42,11 @@ blas_threads *cpu_blas_threads(void *library) {
     return set;
 }
 
-// A library that is used on one thread, by some, and on all by whoever is alone: its number of threads is for
-// all.
+// The number of threads is global to a library, so either several callers use it with one thread each (read
+// lock), or one caller with all threads (write lock).
 static pthread_rwlock_t use = PTHREAD_RWLOCK_INITIALIZER;
 
-// Threads that had it are not in the child of a fork.
+// Resets the lock in the child of a fork, where the threads that held it do not exist.
 static void forget_users(void) {
     pthread_rwlock_init(&use, NULL);
 }
@@ -72,8 +72,8 @@ void cpu_blas_end(blas_threads *alone) {
 
 // Multiplying -----------------------------------------------------------------------------------------------
 
-// How a row-major matrix of rows x cols is given to Fortran: as it is ('N') or transposed ('T'), and the
-// distance of its lines. False when neither of its strides is 1.
+// Describes a row-major matrix to Fortran: as it is ('N') or transposed ('T'), and the distance of its rows.
+// Returns false if neither stride is 1, or if the distance does not fit an int.
 static bool describe(int64_t rows, int64_t cols, int64_t row, int64_t col, const char **trans, int *lead) {
     int64_t distance;
     if ((col == 1 || cols == 1) && (row >= cols || rows == 1)) {
@@ -132,8 +132,8 @@ static bool bind(const char *path, struct functions *f) {
 
 enum { SIDE = 192, ROUNDS = 3 };
 
-// Nanoseconds of one product of SIDE x SIDE floats: best of a few, the first of which warms up. What is far
-// behind the best so far is given up.
+// Returns the nanoseconds of one product of SIDE x SIDE floats: the best of a few after one that warms up.
+// Stops early if the product takes more than three times to_beat.
 static int64_t time_gemm(gemm_fn *gemm, char *room, int64_t to_beat) {
     const int64_t bytes = SIDE * SIDE * 4;
     struct gemm g = {.m = SIDE,
@@ -161,14 +161,14 @@ static int64_t time_gemm(gemm_fn *gemm, char *room, int64_t to_beat) {
     return best;
 }
 
-// Where the library that was opened lies: "libblis.so.4" may stand for one of several.
+// Records the path of the library that was opened: "libblis.so.4" may be a link to one of several.
 static void note_name(const char *path, const struct functions *f) {
     Dl_info info;
     bool known = dladdr((void *)(uintptr_t)f->single, &info) && info.dli_fname;
     snprintf(name, sizeof name, "%s", known ? info.dli_fname : path);
 }
 
-// Keeps the fastest of the libraries that are there, if it beats our own kernels.
+// Chooses the fastest of the available libraries, if it is faster than our own kernels.
 static gemm_fn *choose_fastest(char *room) {
     gemm_fn *chosen = cpu_own_gemm;
     int64_t best = time_gemm(cpu_own_gemm, room, INT64_MAX);
@@ -199,9 +199,9 @@ static gemm_fn *choose_by_time(void) {
 
 static struct blas blas = {name, cpu_own_gemm};
 
-// Libraries are opened only if asked for: they lose where both sides of the result are long, and opening one
-// takes longer than a small program. One thread of a Neoverse-V1, 2026-11, GFLOP/s (complex64: 2 m n k a
-// second) of ours, BLIS 0.9, OpenBLAS 0.3.21:
+// Libraries are opened only on request: they are slower if both sides of the result are long, and opening one
+// takes longer than a small program. GFLOP/s of one thread of a Neoverse-V1, 2026-11 (complex64: 2 m n k per
+// second), of our kernels, BLIS 0.9 and OpenBLAS 0.3.21:
 //
 //                64          256         512         16 x 2048 x 2048   4 x 4096 x 512   2048 x 16 x 2048
 //  float32       53 34 55    72 60 59    75 68 60    38 27 51           18 13 43         36 30 37
@@ -209,12 +209,12 @@ static struct blas blas = {name, cpu_own_gemm};
 //  float64       28 20 17    37 31 31    36 33 31    21 25 29            8  9 23         23 24 28
 //  complex64     14 11  9    18 17 12    18 17 12     8 10 11            2  3 10         15 13 12
 //
-// That was before gemm_thin.c, which packs neither: the last three columns of float32 became 38, 26 and 46,
-// beside 39, 21 and 32 of OpenBLAS, and the first two of them with b^T 50 and 37, beside 29 and 14 (processor
-// time on a busy machine).
+// These were measured before gemm_thin.c, which packs neither factor: with it, the last three columns of
+// float32 are 38, 26 and 46 (OpenBLAS: 39, 21 and 32), and the first two of them with b^T are 50 and 37
+// (OpenBLAS: 29 and 14), in processor time on a busy machine.
 //
-// One thread of a Xeon with AVX-512 and AMX (2026-11), and all 16 of it: ours, BLIS 0.9, OpenBLAS 0.3.21
-// (which does not know this CPU):
+// One thread of a Xeon with AVX-512 and AMX (2026-11), and all 16 threads of it: our kernels, BLIS 0.9,
+// OpenBLAS 0.3.21 (which does not know this CPU):
 //
 //                64         512           2048           16 x 2048 x 2048  4 x 4096 x 512  2048 x 16 x 2048
 //  float32       66 68 18   114 80 30     113 79 32       40 71 27          12 42 17        27 75 23
@@ -224,8 +224,8 @@ static struct blas blas = {name, cpu_own_gemm};
 //  float32, 16   80 53 25   841 619 172  1241 640 218    368 402 167       108 235 99      310 547 157
 //  float64, 16   40 39 12   482 288  92   587 303 116    202 238  84        50 117 53      208 250  89
 //
-// Thin results were where libraries won, which do not pack b; gemm_thin.c does not either. Without AVX2
-// nothing was measured: there the fastest is found by trying.
+// Libraries won for thin results, because they do not pack b; gemm_thin.c does not pack it either. CPUs
+// without AVX2 were not measured: on these, the fastest is found by timing.
 static bool libraries_may_win(void) {
 #if defined(__x86_64__)
     return !cpu_has("avx2");

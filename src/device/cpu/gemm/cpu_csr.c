@@ -1,14 +1,14 @@
-// cpu_csr.c - products of sparse matrices by rows: values, column indices and row pointers.
+// cpu_csr.c - products of sparse matrices in compressed rows (CSR): values, column indices and row pointers.
 //
-// Threads share rows so that each has as many rows and entries as the others. Pointers and indices are
-// checked where they are used, before anything is read through them; a wrong one is looked for again, to say
-// which it is.
+// Rows are divided among threads so that each thread has about as many rows and entries as the others.
+// Pointers and indices are checked before anything is read through them. Only when a check fails does a
+// second search find which one is wrong, for the message.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/index/index.h"
 #include "op/ops.h"
 
-// A matrix, and what it is multiplied with. All is row-major.
+// A sparse matrix and its factors. All arrays are row-major.
 struct csr {
     int64_t rows, columns, entries, width; // width: columns of dense
     int64_t item;                          // bytes of a value
@@ -20,8 +20,8 @@ struct csr {
 
 enum { NOT_EQUAL = -1, NOT_ROWS = -2 };
 enum {
-    CSR_ROWS = 512, // rows checked at once: what they need stays in the cache
-    CSR_LONG = 16,  // entries from which a row is added in four sums
+    CSR_ROWS = 512, // rows that are checked at once, so that their data stay in the cache
+    CSR_LONG = 16,  // entries from which on a row is added in four sums
     CSR_WIDTH = 32, // columns added at once
 };
 
@@ -61,7 +61,8 @@ enum {
 
 // Parts -----------------------------------------------------------------------------------------------------
 
-typedef bool csr_part(const struct csr *c, int64_t from, int64_t to); // of rows; false: the matrix is wrong
+typedef bool csr_part(const struct csr *c, int64_t from, int64_t to); // of rows [from, to); false: the matrix
+                                                                      // is invalid
 
 struct csr_job {
     const struct csr *matrix;
@@ -84,9 +85,9 @@ static int64_t number_at(const struct csr *c, const void *list, int64_t at) {
     return c->index == ZL_INT32 ? ((const int32_t *)list)[at] : ((const int64_t *)list)[at];
 }
 
-// False: the matrix is wrong, or an error.
+// Runs a function on parts of the rows. Returns false if the matrix is invalid, or with an error.
 static bool run_parts(const struct csr *c, csr_part *part) {
-    enum { PIECES = 4 }; // a thread
+    enum { PIECES = 4 }; // per thread
     int64_t work = c->rows + c->entries;
     double bytes = (double)work * (double)(c->item * (c->width + 1) + (int64_t)zl_dtype_size(c->index));
     int parts = bytes < CPU_SPLIT || pool_threads() < 2 ? 1 : pool_threads() * PIECES;
@@ -94,7 +95,7 @@ static bool run_parts(const struct csr *c, csr_part *part) {
     if (!bound || (number_at(c, c->pointers, 0) != 0))
         return false;
     bound[0] = 0;
-    for (int i = 1; i < parts; i++) // in order also where pointers are not
+    for (int i = 1; i < parts; i++) // ascending even if the pointers are not
         bound[i] = MAX_OF(bound[i - 1], row_after(c, work / parts * i));
     bound[parts] = c->rows;
     struct csr_job job = {.matrix = c, .part = part, .bound = bound};
@@ -106,7 +107,7 @@ static bool run_parts(const struct csr *c, csr_part *part) {
     return !atomic_load(&job.failed);
 }
 
-// Says what is wrong with a matrix that is.
+// Sets the error that describes an invalid matrix. Returns false.
 static bool refuse(const struct call *call, const struct csr *c) {
     if (zl_error_which() == ZL_ERROR_NONE)
         op_csr_check(call->op->name, &(struct csr_places){c->indices, c->pointers, c->index, c->rows,
@@ -128,7 +129,7 @@ static csr_part *find_part(int kind, zl_dtype dtype, zl_dtype index) {
     return parts[dtype == ZL_FLOAT64][index == ZL_INT64][kind];
 }
 
-// A product with the columns of the matrix as rows.
+// Computes a product with the transposed matrix, by making its columns the rows of a temporary one.
 static bool run_transposed(const struct call *call, const struct csr *c, csr_part *part) {
     size_t index = zl_dtype_size(c->index), entries = (size_t)c->entries;
     size_t pointers = (size_t)(c->columns + 2) * index, indices = (entries * index + 15) / 16 * 16;
@@ -167,7 +168,7 @@ bool cpu_csr_matmul(const struct call *call) {
     return arg[0] ? run_transposed(call, &c, part) : run_parts(&c, part) || refuse(call, &c);
 }
 
-// indices, pointers, left and right.
+// Inputs: indices, pointers, left and right.
 bool cpu_csr_sample(const struct call *call) {
     union scalar room[4];
     zl_array left = call->in[2], right = call->in[3], out = call_first(call);

@@ -1,4 +1,5 @@
-// cpu_gather_mm.c - products of chosen matrices, over parts of the inner axis, and of int8.
+// cpu_gather_mm.c - products of matrices selected by indices, products over segments of the inner axis, and
+// products of int8.
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/gemm/product.h"
@@ -6,12 +7,13 @@
 #include "device/cpu/rows/operands.h"
 
 struct products {
-    struct gemm whole; // strides and sizes of one product; data of the first of a and of b
+    struct gemm whole; // sizes and strides of one product; data of the first matrices of a and b
     zl_dtype dtype;
     int64_t item, each;     // bytes of an element; elements of a product
-    int64_t a_step, b_step; // from one matrix to the next
+    int64_t a_step, b_step; // elements between matrices
     int64_t a_count, b_count;
-    struct indices first, second; // which of a and of b, or where the part begins and ends
+    struct indices first, second; // indices of matrices of a and b; or, in `first`, where the segments begin
+                                  // and end
     char *out;
     atomic_bool failed;
 };
@@ -31,7 +33,7 @@ static struct gemm gemm_of(zl_array a, zl_array b, zl_array out, union scalar *r
                          .c_col = 1};
 }
 
-// g.k may be 0.
+// Computes one product. g.k may be 0.
 static void run_one(struct products *p, struct gemm g, int64_t at) {
     g.c = p->out + at * p->each * p->item;
     if (g.k == 0)
@@ -109,7 +111,7 @@ bool cpu_segmented_mm(const struct call *c) {
 
 struct byte_products {
     struct gemm whole;
-    struct gemm_work how; // but for what is multiplied
+    struct gemm_work how; // everything but the factors
     struct layout batch;  // operands: output, a, b
     atomic_bool failed;
 };
@@ -145,7 +147,7 @@ bool gemm_batches(const struct call *c, const struct gemm_work *how) {
     for (int i = 0; i < p.batch.axes; i++)
         p.batch.axis[i].step = 1;
     atomic_init(&p.failed, false);
-    if (p.batch.size < pool_threads()) // each by all threads
+    if (p.batch.size < pool_threads()) // all threads share each product
         byte_range(&p, 0, p.batch.size);
     else
         cpu_split(p.batch.size, 1, byte_range, &p);

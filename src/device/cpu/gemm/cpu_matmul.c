@@ -12,16 +12,19 @@
 enum { OUT, A, B, ADDED };
 
 enum {
-    FLOPS_LARGE = 1 << 25,     // of a product that all threads share, if there are few
-    FLOPS_LEAST = 1 << 20,     // that are worth a second thread
-    FLOPS_OF_VECTOR = 1 << 17, // the same where each element is read from memory for two of them
-    EDGE = 48,                 // parts are cut at multiples of it
-    ADDED_AT_ONCE = 256,       // elements that are added to sums while they are in L1
+    FLOPS_LARGE = 1 << 25,     // of each product that all threads share, even if there are some more products
+                               // than threads
+    FLOPS_LEAST = 1 << 20,     // of a product that is worth a second thread
+    FLOPS_OF_VECTOR = 1 << 17, // the same for matrix-vector products, which read each element from memory for
+                               // two operations
+    EDGE = 48,                 // parts begin at multiples of it
+    ADDED_AT_ONCE = 256,       // elements that are added to sums in L1
 };
 
 // Scratch ---------------------------------------------------------------------------------------------------
 
-// A pointer: what threads have of their own is scarce where many libraries are loaded.
+// Buffers of a thread. Only a pointer is thread-local, because space for thread-local data is scarce in
+// programs that load many libraries.
 static _Thread_local struct scratch {
     void *data[SCRATCH_COUNT];
     size_t bytes[SCRATCH_COUNT];
@@ -60,12 +63,12 @@ void *cpu_scratch(int which, size_t bytes) {
 
 struct product {
     struct layout batch; // operands: output, a, b
-    struct gemm whole;   // of one batch
+    struct gemm whole;   // sizes and strides of one product of the batch
     zl_dtype dtype;
     int64_t item;
     struct cut {
-        int64_t part_rows, part_cols; // parts that each product is cut in
-        int64_t rows, cols;           // and their sizes
+        int64_t part_rows, part_cols; // parts into which each product is divided
+        int64_t rows, cols;           // of a part
     } cut;
     struct product_then then;
     atomic_bool failed;
@@ -182,7 +185,7 @@ bool cpu_gemm(zl_dtype dtype, const struct gemm *g) {
 
 // All of them -----------------------------------------------------------------------------------------------
 
-// Computes a part, and goes on with it.
+// Computes a part, and runs the epilogue on it.
 static bool multiply_part(const struct product *p, struct gemm *g, struct product_part *part) {
     *g = part_of(p->item, g, part->row, part->col, part->rows, part->cols);
     if (!p->then.stored) {
@@ -291,21 +294,21 @@ static double flops_of(const struct gemm *g) {
     return 2.0 * (double)g->m * (double)g->n * (double)g->k;
 }
 
-// Returns whether all threads share each product, because the batch has few. Matrix-vector products of which
-// the order of sums depends on it always are.
+// Returns whether all threads share each product because the batch has few. For a matrix-vector product,
+// whose order of sums depends on the answer, the batch does not matter.
 static bool is_shared(zl_dtype dtype, const struct gemm *g, int64_t batches) {
     int64_t few = flops_of(g) < FLOPS_LARGE ? pool_threads() : 4 * pool_threads();
     gemm_fn *best = cpu_choose_gemm(dtype, g);
     return best == cpu_gemv ? cpu_gemv_is_shared(dtype, g) : best == cpu_own_gemm && batches < few;
 }
 
-// Returns the operations that are worth a second thread.
+// Returns the least number of operations that is worth a second thread.
 static double least_of(const struct gemm *g) {
     return is_vector(g) ? FLOPS_OF_VECTOR : FLOPS_LEAST;
 }
 
-// Divides a product into enough parts for all threads. Parts are as square as the result allows and rather
-// wide than high; rows stay whole if possible.
+// Divides a product into enough parts for all threads. Parts are as square as the result allows, and rather
+// wide than high; rows are kept whole if possible.
 static struct cut cut(const struct gemm *g, int64_t batches) {
     double flops = flops_of(g), most = flops / least_of(g) * 2;
     int64_t threads = flops * (double)batches < least_of(g) ? 1 : pool_threads();
@@ -341,7 +344,7 @@ static void set_batch(struct product *p, const struct call *c, union scalar *roo
         p->batch.axis[j].step = 1;
 }
 
-// Elements from one to the next along an axis, counted from the last one; 0: it is stretched.
+// Returns the stride, in elements, of an axis counted from the last one; 0 if it is broadcast.
 static int64_t stretched_stride(zl_array x, int from_last) {
     int axis = x->ndim - from_last;
     return axis < 0 || x->dim[axis] == 1 ? 0 : array_stride(x)[axis];
@@ -356,7 +359,7 @@ static struct gemm_added added_of(const struct call *c) {
                                .col = stretched_stride(c->in[2], 1)};
 }
 
-// Sizes and strides.
+// Returns the sizes and strides of one product of a call, without data.
 static struct gemm gemm_of(const struct call *c) {
     zl_array a = c->in[0], b = c->in[1], out = call_output(c, 0);
     int row = out->ndim - 2, col = out->ndim - 1;

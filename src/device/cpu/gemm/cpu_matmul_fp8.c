@@ -1,12 +1,13 @@
-// cpu_matmul_fp8.c - products of numbers of eight bits (e4m3) as those of bfloat16, which holds the same
-// numbers: they become wider where factors are packed.
+// cpu_matmul_fp8.c - products of 8-bit floats (e4m3), computed as products of bfloat16, which represents all
+// of them: elements are widened when factors are packed.
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
-// What lies below the sign are bits whose exponent is 120 too small; those without one are shifted to where
-// theirs begins. All bits set are NaN.
+// Converts e4m3 to bfloat16. The bits below the sign are an exponent, to which 120 is added, and the
+// fraction. Subnormals, which have exponent 0, are shifted until their leading bit is implicit. All bits set
+// are NaN.
 static inline uint16_t widen(uint16_t code) {
     uint16_t low = code & 127, bits = (uint16_t)((low << 4) + (120 << 7));
     bits = low < 8 ? (uint16_t)((low << 5) + (119 << 7)) : bits;

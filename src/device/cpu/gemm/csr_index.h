@@ -1,11 +1,11 @@
-// csr_index.h - what sparse matrices need of their indices, included once an index type: CSR_I(name),
-// CSR_INDEX, and CSR_BITS, the same without a sign.
+// csr_index.h - functions of the indices of sparse matrices, included once per index type: CSR_I(name),
+// CSR_INDEX, and CSR_BITS, the unsigned type of the same size.
 //
-// Checks are arithmetic without branches: what is wrong leaves a sign bit.
+// Checks are arithmetic without branches: a wrong index or pointer sets a sign bit.
 
 typedef CSR_BITS CSR_I(lanes) __attribute__((vector_size(16), aligned(sizeof(CSR_INDEX)), may_alias));
 
-// By address: gcc 14 for aarch64 fails on parameters that are vectors of another alignment.
+// Takes a pointer, because gcc 14 for aarch64 fails on parameters that are vectors of another alignment.
 static bool CSR_I(any_negative)(const CSR_I(lanes) *v) {
     CSR_BITS bits = 0;
     for (size_t i = 0; i < sizeof *v / sizeof bits; i++)
@@ -18,7 +18,7 @@ static CSR_BITS CSR_I(last_of)(int64_t columns) {
     return (CSR_BITS)MIN_OF(columns - 1, most);
 }
 
-// Two indices that are next to each other, by one read if they are short. They have been checked.
+// Two adjacent indices, which one instruction loads if they are short. They have been checked.
 struct CSR_I(pair) {
     CSR_BITS first, second;
 };
@@ -29,7 +29,7 @@ static inline struct CSR_I(pair) CSR_I(pair_at)(const CSR_INDEX *index) {
     return both;
 }
 
-// Whether some of n indices are not from 0 to columns - 1.
+// Returns whether any of n indices is outside of 0 to columns - 1.
 static bool CSR_I(are_outside)(const CSR_INDEX *index, int64_t n, int64_t columns) {
     enum { LANES = 16 / sizeof(CSR_INDEX) };
     CSR_BITS last = CSR_I(last_of)(columns), rest = 0;
@@ -47,8 +47,8 @@ static bool CSR_I(are_outside)(const CSR_INDEX *index, int64_t n, int64_t column
     return CSR_I(any_negative)(&wrong);
 }
 
-// How many entries each of these rows has, if all have as many, else NOT_EQUAL; NOT_ROWS: pointers fall, or
-// leave the entries.
+// Returns how many entries each of the rows has if all have equally many, else NOT_EQUAL. Returns NOT_ROWS if
+// the pointers decrease or leave the range of the entries.
 static int64_t CSR_I(entries_of_rows)(const CSR_INDEX *pointer, int64_t rows, int64_t entries) {
     enum { LANES = 16 / sizeof(CSR_INDEX) };
     CSR_BITS first = (CSR_BITS)pointer[1] - (CSR_BITS)pointer[0], rest = 0, other = 0;
@@ -78,7 +78,8 @@ static int64_t CSR_I(entries_of_rows)(const CSR_INDEX *pointer, int64_t rows, in
     return other ? NOT_EQUAL : (int64_t)first;
 }
 
-// The first row before which there are so many rows and entries. Any pointers give a row.
+// Returns the first row before which there are at least `work` rows and entries. Returns a row for any
+// pointers, even invalid ones.
 static int64_t CSR_I(row_after)(const struct csr *c, int64_t work) {
     const CSR_INDEX *pointer = c->pointers;
     int64_t low = 0, high = c->rows;
@@ -92,7 +93,7 @@ static int64_t CSR_I(row_after)(const struct csr *c, int64_t work) {
     return low;
 }
 
-// Of rows [from, to): the row of each entry.
+// Writes the row of each entry of rows [from, to).
 static bool CSR_I(rows_part)(const struct csr *c, int64_t from, int64_t to) {
     const CSR_INDEX *pointer = c->pointers, *index = c->indices;
     CSR_INDEX *out = c->out;
@@ -105,8 +106,8 @@ static bool CSR_I(rows_part)(const struct csr *c, int64_t from, int64_t to) {
     return true;
 }
 
-// Columns as rows: entries of a column in the order of their rows. t has room for all; false: the matrix is
-// wrong.
+// Transposes a matrix: its columns become rows, with their entries in the order of the old rows. t has memory
+// for all arrays. Returns false if the matrix is invalid.
 static bool CSR_I(transpose)(const struct csr *c, struct csr *t) {
     const CSR_INDEX *pointer = c->pointers, *index = c->indices;
     CSR_INDEX *next = (CSR_INDEX *)(uintptr_t)t->pointers + 1, *row_of = (CSR_INDEX *)(uintptr_t)t->indices;
@@ -118,7 +119,7 @@ static bool CSR_I(transpose)(const struct csr *c, struct csr *t) {
         next[index[i] + 1]++;
     for (int64_t k = 1; k <= c->columns; k++)
         next[k] += next[k - 1];
-    for (int64_t row = 0; row < c->rows; row++) // next[k] goes from where column k begins to where it ends
+    for (int64_t row = 0; row < c->rows; row++) // next[k] advances from the start of column k to its end
         for (int64_t i = pointer[row]; i < pointer[row + 1]; i++) {
             CSR_INDEX at = next[index[i]]++;
             row_of[at] = (CSR_INDEX)row;

@@ -1,12 +1,12 @@
-// csr_values.h - products of sparse matrices, included once a type of values and of indices: CSR(name) and
-// CSR_TYPE, CSR_I(name), CSR_INDEX and CSR_BITS as of csr_index.h.
+// csr_values.h - products of sparse matrices, included once per type of values and indices: CSR(name) and
+// CSR_TYPE, and CSR_I(name), CSR_INDEX and CSR_BITS as in csr_index.h.
 //
-// The order in which a row is added follows from the row alone, not from where threads begin.
+// The order in which a row is summed depends on the row alone, not on how rows are divided among threads.
 
 typedef CSR_TYPE CSR(lanes) __attribute__((vector_size(16), aligned(sizeof(CSR_TYPE)), may_alias));
 
-// Rows of one entry each, and of two, without a loop for each of them; added as rows_times_vector() does,
-// also to 0. Indices are read in pairs: what these rows wait for is reading.
+// Multiplies rows of one entry each (below: of two) without a loop per row. Adds to 0 and in the same order
+// as rows_times_vector(). Indices are read in pairs, because loads limit the speed of these rows.
 static void CSR(rows_of_one)(CSR_TYPE *restrict y, const CSR_TYPE *restrict value,
                              const CSR_INDEX *restrict index, const CSR_TYPE *restrict x, int64_t rows) {
     int64_t i = 0;
@@ -41,7 +41,8 @@ static void CSR(rows_of_two)(CSR_TYPE *restrict y, const CSR_TYPE *restrict valu
         y[i] = 0 + value[2 * i] * x[index[2 * i]] + value[2 * i + 1] * x[index[2 * i + 1]];
 }
 
-// A row from *at to end, in four sums, as far as that goes; false: an index is larger than last.
+// Adds the entries of a row from *at on in four sums, as long as four are left, and advances *at. Returns
+// false if an index is larger than last.
 static bool CSR(add_long_row)(const struct csr *c, CSR_INDEX *at, CSR_INDEX end, CSR_BITS last,
                               CSR_TYPE *result) {
     const CSR_TYPE *value = c->values, *x = c->dense;
@@ -61,8 +62,8 @@ static bool CSR(add_long_row)(const struct csr *c, CSR_INDEX *at, CSR_INDEX end,
     return true;
 }
 
-// Rows of a length that cannot be foreseen: one loop for all but long ones, since to guess its end wrong
-// costs most. The check of an index is always guessed right.
+// Multiplies rows of unpredictable length: one loop for all but long rows, because mispredicting its end
+// costs most. The branch on the check of an index is always predicted.
 static bool CSR(rows_times_vector)(const struct csr *c, const CSR_INDEX *pointer, int64_t rows, CSR_TYPE *y) {
     const CSR_TYPE *value = c->values, *x = c->dense;
     const CSR_BITS *index = c->indices, last = CSR_I(last_of)(c->columns);
@@ -81,7 +82,7 @@ static bool CSR(rows_times_vector)(const struct csr *c, const CSR_INDEX *pointer
     return true;
 }
 
-// Rows of `each` entries, one or two.
+// Multiplies rows of `each` entries, one or two.
 static bool CSR(equal_rows)(const struct csr *c, int64_t from, int64_t rows, int64_t each, CSR_TYPE *y) {
     const CSR_TYPE *value = (const CSR_TYPE *)c->values + from;
     const CSR_INDEX *index = (const CSR_INDEX *)c->indices + from;
@@ -94,7 +95,7 @@ static bool CSR(equal_rows)(const struct csr *c, int64_t from, int64_t rows, int
     return true;
 }
 
-// Rows [from, to) times a vector.
+// Multiplies rows [from, to) with a vector.
 static bool CSR(vector_part)(const struct csr *c, int64_t from, int64_t to) {
     for (int64_t n; from < to; from += n) {
         n = MIN_OF(to - from, CSR_ROWS);
@@ -109,7 +110,7 @@ static bool CSR(vector_part)(const struct csr *c, int64_t from, int64_t to) {
     return true;
 }
 
-// CSR_WIDTH columns of one row, from the first that dense and y point to: their sums stay in registers.
+// Computes CSR_WIDTH columns of one row, beginning at dense and y; their sums stay in registers.
 static void CSR(row_of_many)(const struct csr *c, int64_t from, int64_t to, const CSR_TYPE *dense,
                              CSR_TYPE *y) {
     enum { VECTORS = CSR_WIDTH * sizeof(CSR_TYPE) / 16 };
@@ -130,7 +131,7 @@ static void CSR(row_of_many)(const struct csr *c, int64_t from, int64_t to, cons
         ((CSR(lanes) *)(void *)y)[k] = sum[k];
 }
 
-// The same for fewer columns.
+// Computes fewer than CSR_WIDTH columns.
 static void CSR(row_of_few)(const struct csr *c, int64_t from, int64_t to, const CSR_TYPE *dense, CSR_TYPE *y,
                             int64_t width) {
     const CSR_TYPE *value = c->values;
@@ -151,14 +152,14 @@ static void CSR(row_times_matrix)(const struct csr *c, int64_t from, int64_t to,
         CSR(row_of_few)(c, from, to, dense + k, y + k, c->width - k);
 }
 
-// Whether rows [from, to) have pointers and indices that can be used.
+// Returns whether the pointers and indices of rows [from, to) are valid.
 static bool CSR(are_rows)(const struct csr *c, int64_t from, int64_t to) {
     const CSR_INDEX *pointer = c->pointers, *index = c->indices;
     return CSR_I(entries_of_rows)(pointer + from, to - from, c->entries) != NOT_ROWS &&
            !CSR_I(are_outside)(index + pointer[from], pointer[to] - pointer[from], c->columns);
 }
 
-// Rows [from, to) times a matrix.
+// Multiplies rows [from, to) with a matrix.
 static bool CSR(matrix_part)(const struct csr *c, int64_t from, int64_t to) {
     const CSR_INDEX *pointer = c->pointers;
     for (int64_t end; from < to; from = end) {
@@ -188,7 +189,8 @@ static void CSR(sample_row)(const struct csr *c, int64_t row, int64_t from, int6
     }
 }
 
-// For each entry of rows [from, to): the line of its row of left times that of its column of dense.
+// Computes, for each entry of rows [from, to), the dot product of row r of left and row c of dense, where (r,
+// c) is the position of the entry.
 static bool CSR(sample_part)(const struct csr *c, int64_t from, int64_t to) {
     const CSR_INDEX *pointer = c->pointers;
     for (int64_t end; from < to; from = end) {

@@ -1,8 +1,8 @@
-// gemm_amx.c - micro-kernels of x86_64 with AMX: products of tiles of 16 rows of 64 bytes.
+// gemm_amx.c - micro-kernels for x86_64 with AMX: products of tiles of 16 rows of 64 bytes.
 //
-// Two tiles of rows times two of columns make four of sums: all eight that there are. A tile of a has 64
-// bytes of each line, so that is the unit of a; one of b has 16 rows of units of four bytes, so two panels of
-// 16 columns are one of b.
+// Two tiles of rows times two tiles of columns make four tiles of sums; these are all eight tiles of the CPU.
+// A tile of a has 64 bytes of each row, so 64 bytes are the unit of a. A tile of b has 16 rows of units of
+// four bytes, so two panels of 16 columns form one panel of b.
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/rows/operands.h"
@@ -20,7 +20,7 @@ enum {
     COLS = 2 * TILE_ROWS,
 };
 
-// What the processor is told about tiles.
+// The tile configuration of the CPU (TILECFG).
 struct tiles {
     uint8_t palette, start_row, unused[14];
     uint16_t row_bytes[16];
@@ -29,7 +29,8 @@ struct tiles {
 
 #define AMX_TARGET __attribute__((target("amx-tile,amx-int8,amx-bf16")))
 
-// A constant: the intrinsic of gcc says that it reads 8 bytes, and stores of the others may then be left out.
+// The configuration is a constant: gcc's intrinsic declares that it reads only 8 bytes, so stores to the
+// other bytes of a variable could be removed.
 AMX_TARGET static void open_tiles(void) {
 #define ALL_TILES(x) {x, x, x, x, x, x, x, x}
     static const struct tiles all = {
@@ -41,7 +42,7 @@ AMX_TARGET static void close_tiles(void) {
     _tile_release();
 }
 
-// Half a tile of each.
+// Prefetches half a tile of a, and of b.
 static inline __attribute__((always_inline)) void fetch(const char *a, const char *b) {
 #pragma GCC unroll 8
     for (int i = 0; i < TILE / 2; i += TILE_BYTES) {
@@ -50,9 +51,9 @@ static inline __attribute__((always_inline)) void fetch(const char *a, const cha
     }
 }
 
-// Tiles 0..3 are sums, 4 and 5 are a, 6 and 7 are b. Lines are fetched two steps ahead, some behind each load
-// of a tile: where two threads share a core that makes 11100 GFLOP/s of 7000, though all is in L1 (Xeon, 16
-// threads, 2026-11).
+// Tiles 0..3 are sums, 4 and 5 are a, 6 and 7 are b. Data are prefetched two steps ahead, a part after each
+// tile load: with two threads per core this raises 7000 to 11100 GFLOP/s, although all data are in L1 (Xeon,
+// 16 threads, 2026-11).
 #define AMX_KERNEL(name, item, DOT)                                                                \
     AMX_TARGET static void name(int64_t k, const void *a_panel, const void *b_panel, void *c_tile, \
                                 int64_t c_row, bool add) {                                         \
@@ -93,25 +94,26 @@ static inline __attribute__((always_inline)) void fetch(const char *a, const cha
 AMX_KERNEL(amx_i8, 1, _tile_dpbssd)
 AMX_KERNEL(amx_bf16, 2, _tile_dpbf16ps)
 
-// Blocks of k are as long as L2 allows: adding to sums again costs more than reading panels from there.
+// Blocks of k are as long as L2 allows: adding to sums again costs more than reading panels from L2.
 enum { BLOCK_EIGHTHS = 44 };
 
 // Few vectors -----------------------------------------------------------------------------------------------
 //
-// A tile of a is 64 bytes of 16 lines along k where they lie, one of b has 16 vectors, packed. An element is
-// summed as by the kernels above, so that the bits do not depend on the number of vectors.
+// A tile of a is 64 bytes of 16 lines along k, read in place; a tile of b has 16 packed vectors. An element
+// is summed in the same order as by the kernels above, so that its bits do not depend on the number of
+// vectors.
 
 enum { LINES = 4 * TILE_ROWS, AHEAD = 8 * TILE_BYTES };
 
-// What 16 lines have behind their next 64 bytes.
+// Prefetches AHEAD bytes ahead in 16 lines.
 static inline __attribute__((always_inline)) void fetch_lines(const char *a, int64_t line) {
 #pragma GCC unroll 16
     for (int i = 0; i < TILE_ROWS; i++)
         gemm_fetch(a, i * line + AHEAD);
 }
 
-// Sums of LINES lines with 16 vectors, or of half as many with 32, go on: `steps` of 64 bytes, lines `line`
-// bytes apart.
+// Continues the sums of LINES lines with 16 vectors, or of half as many lines with 32, for `steps` steps of
+// 64 bytes; lines are `line` bytes apart.
 #define AMX_LINES(name, DOT)                                                                      \
     AMX_TARGET static void name##_16(int64_t steps, const char *a, int64_t line, const char *b) { \
         for (; steps > 0; steps--, a += TILE_BYTES, b += TILE) {                                  \
@@ -157,7 +159,8 @@ struct amx_lines {
 static const struct amx_lines of_bf16 = {2, lines_bf16_16, lines_bf16_32},
                               of_i8 = {1, lines_i8_16, lines_i8_32};
 
-// `bytes` along k that a group of lines has with one panel of vectors, or with two.
+// Computes the sums of a group of lines with one panel of vectors, or with two; `bytes` is the length of
+// lines.
 AMX_TARGET static void meet_lines(const struct amx_lines *code, int64_t bytes, const char *a, int64_t line,
                                   int64_t lines, const char *b, const char *right, float *sum) {
     const int64_t whole = bytes / TILE_BYTES;
@@ -173,7 +176,7 @@ AMX_TARGET static void meet_lines(const struct amx_lines *code, int64_t bytes, c
         _Alignas(64) char rest[LINES][TILE_BYTES] = {{0}};
         for (int64_t i = 0; i < lines; i++)
             memcpy(rest[i], a + i * line + whole * TILE_BYTES, (size_t)(bytes % TILE_BYTES));
-        __asm__ volatile("" ::: "memory"); // loads of tiles do not tell the compiler that they read memory
+        __asm__ volatile("" ::: "memory"); // tile loads do not tell the compiler that they read memory
         if (right)
             code->meet_32(1, rest[0], TILE_BYTES, b + whole * TILE, right + whole * TILE);
         else
@@ -206,7 +209,7 @@ bool gemm_amx_lines(zl_dtype dtype, const struct gemm_lines *l) {
             const int64_t lines = two ? LINES / 2 : LINES, width = two ? 2 * TILE_ROWS : TILE_ROWS;
             vectors = MIN_OF(width, l->count - v);
             for (int64_t i = j; i < MIN_OF(j + LINES, l->n); i += lines) {
-                const int64_t first = MIN_OF(i, l->n - lines); // the last groups may have lines in common
+                const int64_t first = MIN_OF(i, l->n - lines); // the last two groups may share lines
                 const char *at = b + v / TILE_ROWS * panel;
                 meet_lines(code, l->k * item, l->a + first * l->line * item, l->line * item, lines, at,
                            two ? at + panel : NULL, sum);

@@ -1,5 +1,5 @@
-// gemm_avx2.c - micro-kernels of x86_64 with AVX2 and multiply-adds. int8 is multiplied as int16: pairs of
-// products are summed by one instruction, and cannot be too large for it.
+// gemm_avx2.c - micro-kernels for x86_64 with AVX2 and fused multiply-adds. int8 is multiplied as int16: one
+// instruction sums pairs of products, which cannot overflow.
 
 #include "device/cpu/gemm/gemm.h"
 

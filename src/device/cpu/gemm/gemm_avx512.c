@@ -1,4 +1,4 @@
-// gemm_avx512.c - micro-kernels of x86_64 with AVX-512, as of x86-64-v4.
+// gemm_avx512.c - micro-kernels for x86_64 with the AVX-512 of x86-64-v4.
 
 #include "device/cpu/gemm/gemm.h"
 
@@ -49,8 +49,8 @@
 #define MICRO_TARGET         __attribute__((target("avx512f,avx512bw")))
 #include "device/cpu/gemm/gemm_micro_dot.h"
 
-// Blocks of k are longer than L1 has room for: L2 delivers panels of b as fast as they are needed, and sums
-// are read and written less often.
+// Blocks of k are longer than fits L1: L2 delivers panels of b as fast as they are needed, and sums are
+// loaded and stored less often.
 enum { BLOCK_EIGHTHS = 32 };
 
 const struct gemm_kernel gemm_kernels_avx512[] = {

@@ -1,4 +1,4 @@
-// gemm_avx512_bf16.c - the micro-kernel of x86_64 with dot products of bfloat16.
+// gemm_avx512_bf16.c - the micro-kernel for x86_64 with dot products of bfloat16.
 
 #include "device/cpu/gemm/gemm.h"
 

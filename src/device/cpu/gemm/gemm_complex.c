@@ -10,8 +10,9 @@
 
 enum {
     COMPLEX = 8,          // bytes
-    ROOM_BYTES = 1 << 22, // of doubled columns of b: they stay in the cache; unless
-    COLUMNS_LEAST = 64,   // are more
+    ROOM_BYTES = 1 << 22, // bytes of doubled columns of b that are made at once, so that they stay in the
+                          // cache,
+    COLUMNS_LEAST = 64,   // but never fewer columns than these
 };
 
 // Writes columns of b, from `first` on, as floats: 2 k rows of 2 n.

@@ -1,6 +1,6 @@
-// gemm_dots.c - products of a few vectors and a matrix whose rows are contiguous along k, on x86_64: dot
-// products that read the matrix in place. More than SIDE vectors are multiplied SIDE at a time by a block of
-// rows that stays in L2, while the next block is prefetched. The order of summation depends on neither the
+// gemm_dots.c - products of a few vectors and a matrix whose rows are contiguous along k, on x86_64, as dot
+// products that read the matrix in place. More than SIDE vectors are multiplied SIDE at a time with a block
+// of rows that stays in L2, while the next block is prefetched. The order of summation depends on neither the
 // number of vectors nor that of threads.
 
 #include "device/cpu/rows/operands.h"
@@ -15,18 +15,18 @@
 #include <immintrin.h>
 
 enum {
-    SIDE = 4,            // vectors that meet a line at once
-    K_MOST = 2048,       // elements of them, which stay in L1
-    PADDED = 16,         // elements to whose multiples vectors are padded with zeros
-    BLOCK = 64 * 1024,   // bytes of lines
-    STREAM_AHEAD = 1024, // bytes that are fetched ahead where lines are read once
-    LINES_LEAST = 32,    // of the matrix
+    SIDE = 4,            // vectors that are multiplied with a row at once
+    K_MOST = 2048,       // elements of them that are multiplied at once, which stay in L1
+    PADDED = 16,         // vectors are padded with zeros to multiples of it
+    BLOCK = 64 * 1024,   // bytes of rows per block
+    STREAM_AHEAD = 1024, // bytes that are prefetched ahead of rows that are read once
+    LINES_LEAST = 32,    // rows of the matrix
     K_LEAST = 64,
     VECTORS_MOST = 64,
-    VECTORS_MOST_PACKED = 32, // with more of float32 or float16 it pays to pack the lines
+    VECTORS_MOST_PACKED = 32, // with more vectors of float32 or float16 it pays to pack the rows
 };
 
-// A part of the product along k, of all vectors; strides of the matrix and of the results in bytes.
+// A product for a range of k, with all vectors; strides of the matrix and of the results are in bytes.
 struct dots {
     int64_t k;
     int64_t x_row;
@@ -34,7 +34,8 @@ struct dots {
     int64_t y_row, y_col;
 };
 
-// What is fetched beside a line: as many bytes from it, and how much slower it advances than the line itself.
+// What is prefetched while a row is read: the distance from the row in bytes, and the factor by which the
+// prefetched address advances more slowly than the row.
 struct ahead {
     int64_t from, slower;
 };
@@ -93,9 +94,9 @@ struct ahead {
 typedef void dots_fn(const struct dots *d, int64_t rows, const float *x, const char *a, int64_t n, char *y,
                      bool add, const struct ahead *ahead);
 
-// The best first.
+// The best functions come first.
 static const struct {
-    const char *needs; // as of cpu_has
+    const char *needs; // as in cpu_has
     zl_dtype dtype;
     dots_fn *run;
 } ways[] = {
@@ -104,7 +105,7 @@ static const struct {
     {"avx2", ZL_FLOAT16, dots_f16_avx2},       {"avx2", ZL_BFLOAT16, dots_bf16_avx2},
 };
 
-static dots_fn *way[ZL_DTYPE_COUNT]; // the best that this CPU runs; NULL: none
+static dots_fn *way[ZL_DTYPE_COUNT]; // the best function that this CPU runs; NULL: none
 static bool has_amx;
 
 static void choose_ways(void) {
@@ -140,7 +141,7 @@ bool cpu_is_dots(zl_dtype dtype, const struct gemm *g) {
            l.count <= (dtype == ZL_BFLOAT16 ? VECTORS_MOST : VECTORS_MOST_PACKED) && way_for(dtype);
 }
 
-// Returns the vectors as f32, padded with zeros to `padded` elements each. NULL if memory is out.
+// Returns the vectors as f32, each padded with zeros to `padded` elements. Returns NULL if memory runs out.
 static float *read_vectors(zl_dtype dtype, const struct gemm_lines *l, int64_t padded) {
     const int64_t item = (int64_t)zl_dtype_size(dtype);
     row_fn *widen = dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[ZL_FLOAT32][dtype];
@@ -182,7 +183,8 @@ bool cpu_dots_gemm(zl_dtype dtype, const struct gemm *g) {
     return true;
 }
 
-// The rows of the matrix are divided in groups of GEMM_AMX_LINES; the last part also takes the rest.
+// The rows of the matrix are divided into groups of GEMM_AMX_LINES; the last part also takes the remaining
+// rows.
 struct byte_lines {
     struct gemm_lines all;
     atomic_bool failed;

@@ -1,7 +1,7 @@
 // gemm_dots.h - rows of a matrix along k times a few vectors, as dot products, included once per dtype and
-// vector size: DOTS(name), DOTS_FROM (an element), DOTS_BYTES (of a register), DOTS_TARGET, DOTS_LOAD(from):
-// as many elements as a register has lanes, as float32, and DOTS_FOLD(a, b): the sums of neighbouring lanes
-// of both.
+// vector size: DOTS(name), DOTS_FROM (an element), DOTS_BYTES (of a register), DOTS_TARGET, DOTS_LOAD(from),
+// which reads as many elements as a register has lanes, as float32, and DOTS_FOLD(a, b), the sums of adjacent
+// lanes of both.
 
 typedef float DOTS(vector) __attribute__((vector_size(DOTS_BYTES)));
 typedef DOTS(vector) DOTS(memory) __attribute__((aligned(sizeof(float)), may_alias));
@@ -12,7 +12,7 @@ enum { DOTS(LANES) = DOTS_BYTES / sizeof(float), DOTS(LINES) = DOTS_BYTES / size
 #define LINES DOTS(LINES)
 #define INNER GEMM_FUSED DOTS_TARGET static inline __attribute__((always_inline))
 
-// As many elements of some vectors as a register has lanes, times those of LINES lines.
+// Multiplies LANES elements of some vectors with those of LINES lines, and adds the products to sum.
 INNER void DOTS(step)(int rows, const float *x, int64_t x_row, const DOTS_FROM *const *line, int64_t at,
                       DOTS(vector) sum[SIDE][LINES]) {
     GEMM_CONTRACT
@@ -29,7 +29,7 @@ INNER void DOTS(step)(int rows, const float *x, int64_t x_row, const DOTS_FROM *
     }
 }
 
-// One register: lane i is the sum of all lanes of register i.
+// Returns a register whose lane i is the sum of all lanes of register i.
 INNER DOTS(vector) DOTS(fold)(DOTS(vector) sum[SIDE][LINES]) {
     DOTS(vector) part[LANES];
 #pragma GCC unroll 16
@@ -43,8 +43,8 @@ INNER DOTS(vector) DOTS(fold)(DOTS(vector) sum[SIDE][LINES]) {
     return part[0];
 }
 
-// k elements of some vectors times those of LINES lines. Meanwhile what lies `ahead` bytes behind each line
-// is fetched, `pace` bytes per step.
+// Returns the sums of k elements of some vectors times those of LINES lines. Prefetches meanwhile, beginning
+// `ahead` bytes after the start of each line and advancing `pace` bytes per step.
 INNER DOTS(vector) DOTS(meet)(int rows, const float *x, int64_t x_row, const DOTS_FROM *const *line,
                               int64_t k, int64_t ahead, int64_t pace) {
     DOTS(vector) sum[SIDE][LINES] = {{{0}}};
@@ -65,8 +65,8 @@ INNER DOTS(vector) DOTS(meet)(int rows, const float *x, int64_t x_row, const DOT
     return DOTS(fold)(sum);
 }
 
-// n lines times some vectors: LINES streams, and the lines that are left, where the last one stands for those
-// that are missing.
+// Multiplies n lines with some vectors: as many as possible in LINES streams, then those that are left, where
+// the last line takes the place of missing ones.
 INNER void DOTS(block)(int rows, const struct dots *d, const float *x, const char *a, int64_t n, char *y,
                        bool add, const struct ahead *ahead) {
     const int64_t pace = LANES * (int64_t)sizeof(DOTS_FROM) / ahead->slower, each = n / LINES;

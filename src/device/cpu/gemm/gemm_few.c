@@ -1,5 +1,5 @@
-// gemm_few.c - products of a few dozen rows: b, which is read once, is packed in blocks that stay in L2, and
-// each is multiplied with all of a before the next, which is fetched meanwhile. On one thread; others have
+// gemm_few.c - products of a few dozen rows. b, which is read once, is packed in blocks that stay in L2; each
+// block is multiplied with all of a, while the next one is prefetched. Runs on one thread; other threads have
 // other columns.
 
 #include "device/cpu/gemm/gemm.h"
@@ -7,34 +7,34 @@
 #include "device/cpu/rows/operands.h"
 
 enum {
-    ROWS_LEAST = 13,       // with fewer it is better not to pack (gemm_thin.c),
-    ROWS_LEAST_SHORT = 12, // of a short k,
-    ROWS_LEAST_ALONG = 17, // of a matrix along k,
-    ROWS_LEAST_WIDE = 8,   // by kernels of vectors that are longer than those of gemm_thin.c,
-    ROWS_LEAST_HALF = 2,   // of f16 and bf16, which are packed as float32
+    ROWS_LEAST = 13,       // with fewer rows it is faster not to pack (gemm_thin.c);
+    ROWS_LEAST_SHORT = 12, // the same for a short k,
+    ROWS_LEAST_ALONG = 17, // for a b that is contiguous along k,
+    ROWS_LEAST_WIDE = 8,   // for kernels whose vectors are longer than those of gemm_thin.c,
+    ROWS_LEAST_HALF = 2,   // and for f16 and bf16, which are packed as float32
     K_SHORT = 1024,
     ROWS_MOST = 48,
-    K_BLOCK = 128,      // rows of b that are packed at once where the order is free, by
-    BLOCK = 128 * 1024, // bytes
+    K_BLOCK = 128,      // rows of b that are packed at once if the order of sums is free
+    BLOCK = 128 * 1024, // bytes of b that are packed at once
     CACHE_LINE = 64,
-    FOUR = 4, // rows that a kernel multiplies with two panels
+    FOUR = 4, // rows that one kernel multiplies with two panels of b
 };
 
 struct few {
     const struct gemm *g;
     const struct gemm_kernel *u;
     struct gemm_packing packing;
-    int64_t item, from_item; // bytes of an element, packed and of the matrices
-    int64_t k_most;          // rows of b at once
-    char *a, *b;             // packed: all of it; a block
+    int64_t item, from_item; // bytes of an element, packed and in the matrices
+    int64_t k_most;          // rows of b that are packed at once
+    char *a, *b;             // packed: all of a; a block of b
 };
 
-// What is fetched ahead: rows of the matrix that are `line` bytes apart, `bytes` of each.
+// What is prefetched: rows of the matrix that are `line` bytes apart, `bytes` of each.
 struct ahead {
     const char *at;
     int64_t line, lines, bytes;
-    int64_t done; // of the first of them
-    int64_t each; // lines that a tile takes
+    int64_t done; // bytes of the first row that have been prefetched
+    int64_t each; // rows that are prefetched per tile
 };
 
 static bool is_half(zl_dtype dtype) {
@@ -51,8 +51,8 @@ static int64_t rows_least(zl_dtype dtype, const struct gemm *g) {
     return g->k <= K_SHORT && gemm_kernel_for(dtype)->four ? ROWS_LEAST_SHORT : ROWS_LEAST;
 }
 
-// Rows of b that are packed at once: a span of it, or what is best where the order is free. 0: chains are not
-// for this way.
+// Returns how many rows of b are packed at once: a span, or the best number if the order of sums is free. 0:
+// the order has several chains, which this algorithm cannot keep to.
 static int64_t k_most(zl_dtype dtype, const struct gemm *g) {
     const struct gemm_kernel *u = gemm_kernel_for(dtype);
     const struct gemm_order order = gemm_order_of(u, g->k, gemm_is_along(g));
@@ -70,7 +70,7 @@ bool cpu_is_few(zl_dtype dtype, const struct gemm *g) {
            (g->b_row == 1 || g->b_col == 1) && gemm_is_plain(u) && k_most(dtype, g) > 0;
 }
 
-// Rows of a from a place of k on: blocks of k are contiguous.
+// Returns the packed rows of a, from element p of k on: blocks of k are contiguous.
 static char *packed_a(const struct few *f, int64_t p) {
     return f->a + p * round_up(f->g->m, f->u->rows) * f->item;
 }
@@ -82,7 +82,7 @@ static void pack_a(const struct few *f) {
                   g->a_col * f->from_item, g->a_row * f->from_item, MIN_OF(f->k_most, g->k - p), g->m, 0);
 }
 
-// The block of b at a place; none where there is nothing.
+// Returns the block of b that begins at row p and a column, to prefetch it. It is empty past the end of b.
 static struct ahead ahead_of(const struct few *f, int64_t p, int64_t rows, int64_t col, int64_t cols) {
     const struct gemm *g = f->g;
     const bool along = g->b_row == 1;
@@ -93,7 +93,7 @@ static struct ahead ahead_of(const struct few *f, int64_t p, int64_t rows, int64
                           .bytes = (along ? rows : cols) * f->from_item};
 }
 
-// The next `bytes` of it. Inlined by force, as in gemm_own.c.
+// Prefetches the next `bytes` of it. It must be inlined, as in gemm_own.c.
 static inline __attribute__((always_inline)) void fetch(struct ahead *a, int64_t bytes) {
     for (; bytes > 0 && a->lines > 0; bytes -= CACHE_LINE) {
         __builtin_prefetch(a->at + a->done, 0, 2);
@@ -103,8 +103,8 @@ static inline __attribute__((always_inline)) void fetch(struct ahead *a, int64_t
     }
 }
 
-// What a tile is made of: so many rows of a, times a panel of b or, where `four`, two. What multiplies it is
-// inlined by force.
+// A tile of the result: some rows of a times one panel of b or, if `four`, two. The functions that compute it
+// must be inlined.
 struct tile {
     int64_t k;
     const char *a, *b;
@@ -132,7 +132,7 @@ static inline __attribute__((always_inline)) void run_tile(const struct few *f, 
         u->fetching(t->k, t->a, t->b, c, c_row, t->add, at);
 }
 
-// One that is not whole goes through one that is.
+// Computes a tile; a partial one is computed as a whole one in a buffer.
 static inline __attribute__((always_inline)) void multiply_tile(const struct few *f, const struct tile *t,
                                                                 struct ahead *ahead) {
     _Alignas(64) char tile[GEMM_ROWS_MOST * GEMM_COLS_MOST * 8];
@@ -150,7 +150,8 @@ static inline __attribute__((always_inline)) void multiply_tile(const struct few
     cpu_move((size_t)f->item, t->c, place, tile, dense, t->rows, t->cols);
 }
 
-// Columns of a block, packed, times all rows. The last rows, if they are few, meet two panels at once.
+// Multiplies the packed columns of a block with all rows. The last rows, if they are at most FOUR, are
+// multiplied with two panels at once.
 static void multiply_block(const struct few *f, int64_t p, int64_t col, int64_t cols, struct ahead ahead) {
     const struct gemm *g = f->g;
     const struct gemm_kernel *u = f->u;
@@ -158,14 +159,14 @@ static void multiply_block(const struct few *f, int64_t p, int64_t col, int64_t 
     const int64_t tiles = round_up(cols, u->cols) / u->cols * (round_up(g->m, u->rows) / u->rows);
     const int64_t slice = ahead.lines * round_up(ahead.bytes, CACHE_LINE) / tiles + CACHE_LINE;
     const bool streams =
-        u->fetching && g->b_row != 1 && f->k_most == K_BLOCK; // else there are more lines than tiles fetch
+        u->fetching && g->b_row != 1 && f->k_most == K_BLOCK; // else there are more lines than tiles prefetch
     ahead.each = streams ? ahead.lines / tiles + 1 : 0;
     for (int64_t j = 0; j < cols; j += u->cols)
         for (int64_t i = 0; i < g->m; i += u->rows) {
             const bool last = u->four && f->k_most == K_BLOCK && rest && rest <= FOUR && i + u->rows > g->m,
                        four = last && j / u->cols % 2;
             if (last && !four && j + 2 * u->cols <= cols)
-                continue; // with the next panel
+                continue; // computed with the next panel
             const int64_t from = four ? j - u->cols : j, most = four ? 2 * u->cols : u->cols;
             if (!streams)
                 fetch(&ahead, slice);

@@ -1,10 +1,10 @@
-// gemm_kernels.c - which micro-kernels there are, and those that every CPU runs.
+// gemm_kernels.c - the list of micro-kernels, and those that every CPU runs.
 
 #include "device/cpu/gemm/gemm.h"
 
 #include <pthread.h>
 
-// Registers of every CPU of the architecture.
+// Sizes for the registers that every CPU of the architecture has.
 #if defined(__aarch64__)
 #define MICRO_BY_LANE
 #define BASE_ROWS 8
@@ -101,7 +101,7 @@ const struct gemm_kernel *gemm_kernel_for(zl_dtype dtype) {
     return best[dtype];
 }
 
-// A kernel like the best has a twentieth less speed at most.
+// A kernel with the same order of sums as the best one is at most a twentieth slower.
 const struct gemm_kernel *gemm_kernel_for_columns(zl_dtype dtype, int64_t columns) {
     const struct gemm_kernel *u = gemm_kernel_for(dtype), *k, *fits = u;
     int64_t least = round_up(columns, u->cols);

@@ -1,6 +1,6 @@
 // gemm_lanes.h - lines along k times one vector, summed in the order of k, included once per type:
-// LANED(name), LANED_TYPE and LANED_TRANSPOSE(v), which transposes as many vectors as one has lanes. A lane
-// sums the products of one line.
+// LANED(name), LANED_TYPE and LANED_TRANSPOSE(v), which transposes as many vectors as a vector has lanes.
+// Each lane sums the products of one line.
 
 typedef LANED_TYPE LANED(vector) __attribute__((vector_size(16)));
 typedef LANED(vector) LANED(memory) __attribute__((aligned(sizeof(LANED_TYPE)), may_alias));
@@ -9,7 +9,7 @@ typedef LANED(vector) LANED(memory) __attribute__((aligned(sizeof(LANED_TYPE)), 
 #define GROUPS 2
 #define LINES  (GROUPS * LANES)
 
-// LINES lines: two vectors of sums.
+// Multiplies LINES lines with x, into two vectors of sums.
 GEMM_FUSED static inline __attribute__((always_inline)) void LANED(sum)(const LANED_TYPE *const *line,
                                                                         const LANED_TYPE *x,
                                                                         const struct gemm_order *o,
@@ -48,7 +48,7 @@ GEMM_FUSED static inline __attribute__((always_inline)) void LANED(sum)(const LA
     }
 }
 
-// count lines; the last of them stands for those that are missing.
+// Multiplies `count` lines; the last line takes the place of missing ones.
 GEMM_FUSED static void LANED(along)(const void *from, int64_t line, const void *vector,
                                     const struct gemm_order *o, int64_t count, void *to) {
     LANED_TYPE *y = to;

@@ -1,15 +1,17 @@
-// gemm_micro.h - the innermost part of a matrix product, included once a type and vector size.
+// gemm_micro.h - the innermost loop of a matrix product, included once per type and vector size.
 //
-// MICRO(k, a, b, c, c_row, add) multiplies a panel of MICRO_ROWS rows, stored column by column, with one of
-// MICRO_VECS vectors of columns, stored row by row. All accumulators stay in registers. Products are added by
-// fused operations: this is no formula of the program, and it would be half as fast without.
+// MICRO_NAME(micro) multiplies a panel of MICRO_ROWS rows, stored column by column, with a panel of
+// MICRO_VECS vectors of columns, stored row by row. All sums stay in registers. Products are added with fused
+// multiply-adds, which is allowed because no formula of the user's program is changed; without them the
+// kernel would be half as fast.
 //
-// With MICRO_AHEAD there is `ahead` too, with MICRO_PACKING `packing`, as of struct gemm_kernel.
+// MICRO_AHEAD also defines MICRO_NAME(ahead), and MICRO_PACKING defines MICRO_NAME(packing): run_ahead and
+// run_packing of struct gemm_kernel.
 
 typedef MICRO_TYPE MICRO_NAME(vector) __attribute__((vector_size(MICRO_BYTES)));
 typedef MICRO_NAME(vector) MICRO_NAME(memory) __attribute__((aligned(sizeof(MICRO_TYPE)), may_alias));
 
-// Adds what one element of k contributes to all sums.
+// Adds the products of one element of k to all sums.
 GEMM_FUSED MICRO_TARGET static inline __attribute__((always_inline)) void MICRO_NAME(step)(
     const MICRO_TYPE *a, const MICRO_TYPE *b, MICRO_NAME(vector) sum[MICRO_ROWS][MICRO_VECS]) {
     GEMM_CONTRACT
@@ -35,7 +37,7 @@ GEMM_FUSED MICRO_TARGET static inline __attribute__((always_inline)) void MICRO_
 
 #define INNER GEMM_FUSED MICRO_TARGET static inline __attribute__((always_inline))
 
-// A row of b, copied to a panel.
+// Copies a row of b to a panel.
 INNER void MICRO_NAME(pack)(const char *b, MICRO_TYPE *to) {
     enum { LANES = MICRO_BYTES / sizeof(MICRO_TYPE) };
 #pragma GCC unroll 4
@@ -44,7 +46,7 @@ INNER void MICRO_NAME(pack)(const char *b, MICRO_TYPE *to) {
             *(const MICRO_NAME(memory) *)(const void *)(b + j * MICRO_BYTES);
 }
 
-// ahead: NULL: nothing is fetched.
+// Computes a tile. ahead: what to prefetch; NULL: nothing.
 INNER void MICRO_NAME(multiply)(int64_t k, const MICRO_TYPE *a, const void *b_from, MICRO_TYPE *c,
                                 int64_t c_row, bool add, bool packs, const struct gemm_ahead *ahead) {
     enum { LANES = MICRO_BYTES / sizeof(MICRO_TYPE), PANEL_ROW = MICRO_VECS * MICRO_BYTES };

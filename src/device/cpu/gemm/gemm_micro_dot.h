@@ -1,18 +1,18 @@
-// gemm_micro_dot.h - the innermost part of a product whose instruction sums products of neighbours along k,
-// included once an instruction.
+// gemm_micro_dot.h - the innermost loop of a matrix product with an instruction that sums products of
+// adjacent elements along k, included once per instruction.
 //
-// As gemm_micro.h, but a unit of a line has four bytes, which MICRO_DOT(sum, b, a) multiplies lane by lane: b
-// is a vector of units, a is one unit in all lanes. Sums are vectors of MICRO_SUM, all are MICRO_VECTOR for
-// MICRO_DOT.
+// It is like gemm_micro.h, but a unit of a line has four bytes, which MICRO_DOT(sum, b, a) multiplies lane by
+// lane: b is a vector of units, and a is one unit in all lanes. Sums are vectors of MICRO_SUM, which are cast
+// to MICRO_VECTOR for MICRO_DOT.
 //
-// If MICRO_UNSIGNED, b is of unsigned bytes that are 128 too large (struct gemm_kernel's flip), so what 128
-// times the units of a sum up to is taken away again. A step of a is MICRO_STEP units, whole vectors.
+// If MICRO_UNSIGNED, b has unsigned bytes that are 128 too large (`flip` of struct gemm_kernel), so 128 times
+// the sum of the units of a is subtracted again. MICRO_STEP units of all rows of a are whole vectors.
 
 typedef MICRO_SUM MICRO_NAME(sums) __attribute__((vector_size(MICRO_BYTES)));
 typedef MICRO_NAME(sums) MICRO_NAME(memory) __attribute__((aligned(sizeof(MICRO_SUM)), may_alias));
 typedef int MICRO_NAME(unit) __attribute__((aligned(1), may_alias));
 
-// 128 times the sum of each line of a.
+// Sets of[i] to 128 times the sum of row i of a.
 #if MICRO_UNSIGNED
 MICRO_TARGET static void MICRO_NAME(add_lines)(int64_t units, const char *a, int32_t *of) {
     enum { VECTORS = MICRO_STEP * MICRO_ROWS * 4 / MICRO_BYTES, LANES = MICRO_BYTES / 4 };
@@ -32,7 +32,7 @@ MICRO_TARGET static void MICRO_NAME(add_lines)(int64_t units, const char *a, int
 }
 #endif
 
-// Adds what one unit of each line contributes to all sums.
+// Adds the products of one unit of each line to all sums.
 MICRO_TARGET static inline __attribute__((always_inline)) void MICRO_NAME(step)(
     const MICRO_NAME(unit) *a, const MICRO_NAME(memory) *b, MICRO_NAME(sums) sum[MICRO_ROWS][MICRO_VECS]) {
 #pragma GCC unroll 16

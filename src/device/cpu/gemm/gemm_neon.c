@@ -1,9 +1,9 @@
-// gemm_neon.c - micro-kernels of aarch64, as machine code: a compiler puts the loads of a step side by side,
-// and then multiplications wait for their turn to be read. Here they alternate, as they can start four and
-// eight a cycle.
+// gemm_neon.c - micro-kernels for aarch64 in assembly: a compiler places all loads of a step together, and
+// the multiplications after them wait to be decoded. Here loads and multiplications alternate, because four
+// multiplications and eight instructions in all can start per cycle.
 //
-// All have 24 vectors of sums in v8..v31, of 8 x 12 or 8 x 6. v0..v3 hold a, v4..v7 hold b, in turns: three
-// vectors are read ahead.
+// All kernels have 24 vectors of sums in v8..v31, of 8 x 12 or 8 x 6 elements. v0..v3 hold a, and v4..v7 hold
+// b in turn: three vectors are loaded ahead.
 
 #include "device/cpu/gemm/gemm.h"
 
@@ -35,7 +35,7 @@
 #define DADD_ROW(a, b, c) ADD_ROW("fadd", ".2d", a, b, c, 0, 1, 2)
 #define IADD_ROW(a, b, c) ADD_ROW("add", ".4s", a, b, c, 0, 1, 2)
 
-// Sums by lanes: a line of a is one lane, and each vector of b meets all eight.
+// Sums by lanes: each of the eight rows of a is one lane, and every vector of b is multiplied with all eight.
 #define FIRST_COLUMN(DO, b, lo, hi, x, y)                                                    \
     DO(8, b, lo, 0)                                                                          \
     x DO(11, b, lo, 1) DO(14, b, lo, 2) DO(17, b, lo, 3) y DO(20, b, hi, 4) DO(23, b, hi, 5) \
@@ -49,8 +49,8 @@
     x DO(13, b, lo, 1) DO(16, b, lo, 2) DO(19, b, lo, 3) y DO(22, b, hi, 4) DO(25, b, hi, 5) \
         DO(28, b, hi, 6) DO(31, b, hi, 7)
 
-// A step of 8 words in lo and hi, and of 12 in b0, b1 and b2. The loads of the next one stand where they ran
-// best of some hundreds of places.
+// One step of 8 words of a, in lo and hi, and 12 words of b, in b0, b1 and b2. The loads for the next step
+// are at the best of some hundreds of positions tried.
 #define WORD_STEP(DO, b0, b1, b2, lo, hi, w, x, y, z)                                                   \
     DO(8, b0, lo, 0)                                                                                    \
     DO(11, b0, lo, 1)                                                                                   \
@@ -60,7 +60,7 @@
         DO(12, b1, lo, 1) x DO(15, b1, lo, 2) DO(18, b1, lo, 3) DO(21, b1, hi, 4) DO(24, b1, hi, 5)     \
             DO(27, b1, hi, 6) y DO(30, b1, hi, 7) DO(10, b2, lo, 0) DO(13, b2, lo, 1) DO(16, b2, lo, 2) \
                 DO(19, b2, lo, 3) DO(22, b2, hi, 4) DO(25, b2, hi, 5) DO(28, b2, hi, 6) DO(31, b2, hi, 7) z
-// Four of them; `on` moves a and b to the four behind.
+// Four steps; `on` advances a and b by four steps.
 #define FIRST_WORDS(DO) \
     WORD_STEP(DO, 4, 5, 6, 0, 1, LOAD_B(7, 48), LOAD_A(3, 48), LOAD_B(4, 64) LOAD_A(2, 32), LOAD_B(5, 80))
 #define MORE_WORDS(DO, on)                                                                                   \
@@ -83,7 +83,7 @@
 #define FMLA(c, b, a, lane) "fmla v" #c ".4s, v" #b ".4s, v" #a ".s[" WORD_##lane "]\n"
 #define SDOT(c, b, a, lane) "sdot v" #c ".4s, v" #b ".16b, v" #a ".4b[" WORD_##lane "]\n"
 
-// Four steps of 8 and 6 doubles. A vector of a is two lines: it is read anew in the last column.
+// Four steps of 8 and 6 doubles. A vector of a has two rows; it is loaded anew in the last column.
 #define FMLA_DOUBLE(c, b, a, lane) "fmla v" #c ".2d, v" #b ".2d, v" #a ".d[" #lane "]\n"
 #define DOUBLE_COLUMN(b, load, c0, c1, c2, c3, c4, c5, c6, c7)                                               \
     FMLA_DOUBLE(c0, b, 0, 0)                                                                                 \
@@ -104,7 +104,8 @@
     DOUBLE_STEP(5, 192, 6, 208, 7, 224, 4, 256, 272, 288, 304) \
     "add %[a], %[a], #256\nadd %[b], %[b], #192\n"
 
-// Four steps of 8 and 12 16-bit floats: a vector of b is one and a half columns of sums, then the other half.
+// Four steps of 8 and 12 16-bit floats. A vector of b has two of the three columns of a step, so three
+// vectors serve two steps.
 #define LOW(c, b, a, lane)  "fmlal v" #c ".4s, v" #b ".4h, v" #a ".h[" #lane "]\n"
 #define HIGH(c, b, a, lane) "fmlal2 v" #c ".4s, v" #b ".4h, v" #a ".h[" #lane "]\n"
 #define HALF_STEPS                                                      \
@@ -125,8 +126,8 @@
     LOAD_A(0, 0)   \
     LOAD_A(1, 16) LOAD_B(2, 0) LOAD_B(3, 16) LOAD_B(4, 32) LOAD_B(5, 48) LOAD_B(6, 64) LOAD_B(7, 80)
 
-// Sums by squares: a vector is two lines of a or b, and two of them make a square of two by two sums. Two
-// steps of four and six vectors, in the order that ran best of some hundreds.
+// Sums by squares: a vector has two lines of a or b, and the product of two vectors is a square of two by two
+// sums. Two steps of four and six vectors, in the best order of some hundreds tried.
 #define SQUARE_STEPS(DO)                                                                                     \
     DO(8, 0, 4)                                                                                              \
     LOAD_B(7, 48)                                                                                            \
@@ -150,7 +151,7 @@
 #define BFMMLA(c, a, b) "bfmmla v" #c ".4s, v" #a ".8h, v" #b ".8h\n"
 #define SMMLA(c, a, b)  "smmla v" #c ".4s, v" #a ".16b, v" #b ".16b\n"
 
-// Six squares as two rows, in v0..v5; then the squares' registers are free.
+// Converts six squares to two rows, in v0..v5. The registers of the squares are free afterwards.
 #define ZIP(which, to, a, b) "zip" #which " v" #to ".2d, v" #a ".2d, v" #b ".2d\n"
 #define TURN(c0, c1, c2, c3, c4, c5) \
     ZIP(1, 0, c0, c1)                \
@@ -165,14 +166,16 @@
 #define EACH_PAIR(DO) \
     DO(8, 9, 10, 11, 12, 13) DO(14, 15, 16, 17, 18, 19) DO(20, 21, 22, 23, 24, 25) DO(26, 27, 28, 29, 30, 31)
 
-// What is added to is fetched some steps before it is needed: earlier, and it would be gone again.
+// Sums in memory are prefetched a few steps before they are needed; if it were earlier, they would be evicted
+// again.
 #define FETCH_ROW(a, b, c)          \
     "prfm pstl1keep, [%[c]]\n"      \
     "prfm pstl1keep, [%[c], #40]\n" \
     "add %[c], %[c], %[row]\n"
 
-// STEPS are for `step` elements along k. All but the last few run four times before the loop turns, which
-// costs a cycle. FETCH: what is done then, with MORE arguments and registers OF it.
+// STEPS compute `step` elements along k. All but the last few run four times per iteration, because a loop's
+// branch costs a cycle. FETCH is run once per iteration; MORE are its parameters, OF declares its variables,
+// and the variable arguments are their registers.
 #define KERNEL_WITH(name, TARGET, item, step, START, STEPS, STORE, ADD, MORE, OF, FETCH, ...)               \
     TARGET static void name(int64_t k, const void *a, const void *b, void *c, int64_t c_row,                \
                             bool add MORE) {                                                                \
@@ -200,7 +203,7 @@
     KERNEL_WITH(name, TARGET, item, step, START, STEPS, STORE, ADD, NOTHING, NOTHING, "", )
 
 KERNEL(fmla_f32, , 4, 4, WORD_START, WORD_STEPS(FMLA), EACH_ROW(STORE_ROW), EACH_ROW(FADD_ROW))
-// The same, which fetches lines of memory behind three addresses meanwhile.
+// The same kernel, which meanwhile prefetches memory from three addresses on.
 #define AHEAD   , const char *const *ahead
 #define STREAMS const char *x = ahead[0], *y = ahead[1], *z = ahead[2];
 #define FETCH_TWO(at)                     \
@@ -210,8 +213,8 @@ KERNEL(fmla_f32, , 4, 4, WORD_START, WORD_STEPS(FMLA), EACH_ROW(STORE_ROW), EACH
 KERNEL_WITH(fetching_f32, , 4, 4, WORD_START, WORD_STEPS(FMLA), EACH_ROW(STORE_ROW), EACH_ROW(FADD_ROW),
             AHEAD, STREAMS, FETCH_TWO(x) FETCH_TWO(y) FETCH_TWO(z), , [x] "+r"(x), [y] "+r"(y), [z] "+r"(z))
 
-// Four rows of eight, times two panels, of which a vector is read right before it is used. Sums of a row are
-// in six vectors.
+// Multiplies four of eight rows with two panels, each vector of which is loaded right before it is used. The
+// sums of a row are in six vectors.
 #define FETCH_HALF(at) "prfm pldl2keep, [%[" #at "]]\nadd %[" #at "], %[" #at "], #32\n"
 #define COLUMN(b, from, c0, c1, c2, c3)                                                        \
     "ldr q" #b ", [%[" #from "]], #16\n" FMLA(c0, b, 0, 0) FMLA(c1, b, 0, 1) FMLA(c2, b, 0, 2) \
@@ -262,8 +265,8 @@ KERNEL(smmla_i8, CPU_WITH("i8mm"), 4, 16, SQUARE_START, SQUARE_STEPS(SMMLA), EAC
 KERNEL(sdot_i8, CPU_WITH("dotprod"), 4, 16, WORD_START, WORD_STEPS(SDOT), EACH_ROW(STORE_ROW),
        EACH_ROW(IADD_ROW))
 
-// Tiles consecutive. What one has summed is stored, and what the next adds to is read, between the first
-// multiplications of the next: these have no sums to wait for.
+// Computes consecutive tiles. The sums of a tile are stored, and those that the next tile adds to are loaded,
+// between the first multiplications of the next tile, which do not depend on earlier sums.
 #define STORE_SUMS(a, b, c, at, next) \
     "stp q" #a ", q" #b ", [%[c], #" #at "]\nstr q" #c ", [%[c], #" #at " + 32]\n"
 #define READ_SUMS(a, b, c, at, next) \
@@ -296,7 +299,8 @@ KERNEL(sdot_i8, CPU_WITH("dotprod"), 4, 16, WORD_START, WORD_STEPS(SDOT), EACH_R
     STORE_SUMS(20, 21, 22, 192, ) \
     STORE_SUMS(23, 24, 25, 240, ) STORE_SUMS(26, 27, 28, 288, ) STORE_SUMS(29, 30, 31, 336, )
 
-// The first four steps of a tile, all but the last four, and these: they read the beginning of the next.
+// A tile begins with its first four steps, goes on with all but the last four, and ends with the last four,
+// which load the first operands of the next tile.
 #define TILE_BEGINS ".p2align 6\n1:\n"
 #define TILE_GOES_ON \
     MORE_WORDS(FMLA, WORDS_ON) "subs %[left], %[middle], #0\nb.le 4f\n.p2align 6\n3:\n" WORD_STEPS(FMLA)
@@ -325,9 +329,9 @@ static void fmla_f32_tiles(int64_t k, const void *a, int64_t apart, const void *
     (add ? add_tiles : multiply_tiles)(k, a, apart, b, c, tiles);
 }
 
-// Six lines where they lie times a panel of 8, 12 or 16 columns. Sums of a column of vectors are in six
-// registers from v0 on, four elements of each line in v24..v29, vectors of the panel in v30 and v31 in turns:
-// each is read again after it has met all lines.
+// Multiplies six lines, read in place, with a panel of 8, 12 or 16 columns. The sums of a column of vectors
+// are in six registers from v0 on; four elements of each line are in v24..v29. Vectors of the panel are in
+// v30 and v31 in turn: a register is loaded again after it has been multiplied with all lines.
 #define MEET(b, lane, c0, c1, c2, c3, c4, c5)                                                         \
     FMLA(c0, b, 24, lane) FMLA(c1, b, 25, lane) FMLA(c2, b, 26, lane) FMLA(c3, b, 27, lane)           \
         FMLA(c4, b, 28, lane) FMLA(c5, b, 29, lane) "ldr q" #b ", [%[b]], #16\n"
@@ -336,8 +340,8 @@ static void fmla_f32_tiles(int64_t k, const void *a, int64_t apart, const void *
 #define MEET_FOUR(x, y, lane)  MEET_THREE(x, y, lane) MEET(y, lane, 18, 19, 20, 21, 22, 23)
 #define EVEN(MEETS)            MEETS(30, 31, 0) MEETS(30, 31, 1) MEETS(30, 31, 2) MEETS(30, 31, 3)
 #define ODD(MEETS)             MEETS(30, 31, 0) MEETS(31, 30, 1) MEETS(30, 31, 2) MEETS(31, 30, 3)
-// Rows of sums from or to memory: `move` is ld or st. Rows that are added to use the registers of lines and
-// vectors.
+// Rows of sums are loaded or stored: `move` is ld or st. Rows that are added to are loaded into the registers
+// of the lines.
 #define MOVE_TWO(move, a, b, c, d)   move "p q" #a ", q" #b ", [%[c]]\n"
 #define MOVE_THREE(move, a, b, c, d) MOVE_TWO(move, a, b, c, d) move "r q" #c ", [%[c], #32]\n"
 #define MOVE_FOUR(move, a, b, c, d)  MOVE_TWO(move, a, b, c, d) move "p q" #c ", q" #d ", [%[c], #32]\n"
@@ -354,8 +358,8 @@ static void fmla_f32_tiles(int64_t k, const void *a, int64_t apart, const void *
 #define EACH_LINE(DO, WIDE)                                                  \
     DO(WIDE, 0, 6, 12, 18) DO(WIDE, 1, 7, 13, 19) DO(WIDE, 2, 8, 14, 20)     \
         DO(WIDE, 3, 9, 15, 21) DO(WIDE, 4, 10, 16, 22) DO(WIDE, 5, 11, 17, 23)
-// Loads move the addresses of lines, or use a common index: that makes the loop of four vectors 2 % faster,
-// the one of two 1 % slower.
+// Loads advance the addresses of lines, or use a common index: the index makes the loop of four vectors 2 %
+// faster, and that of two vectors 1 % slower.
 #define READ_LINES(READ) READ(24, l0) READ(25, l1) READ(26, l2) READ(27, l3) READ(28, l4) READ(29, l5)
 #define READ_AND_MOVE(to, line) "ldr q" #to ", [%[" #line "]], #16\n"
 #define READ_AT(to, line)       "ldr q" #to ", [%[" #line "], %[at]]\n"
@@ -385,7 +389,8 @@ LINES(lines_by_two, TWO, BY_MOVING, EVEN(MEET_TWO))
 LINES(lines_by_three, THREE, BY_MOVING, ODD(MEET_THREE))
 LINES(lines_by_four, FOUR, BY_INDEX, EVEN(MEET_FOUR))
 
-// Four rows times lines where they lie: sums in v0..v15, a line's in v16..v19, four rows' in v20.
+// Multiplies four rows with lines read in place: sums are in v0..v15, a part of one line is in v16..v19, and
+// one element of each row is in v20.
 #define ACROSS_COLUMN(b, c0, c1, c2, c3) \
     FMLA(c0, b, 20, 0) FMLA(c1, b, 20, 1) FMLA(c2, b, 20, 2) FMLA(c3, b, 20, 3)
 #define ACROSS_ROW(move, a, b, c, d, at) \

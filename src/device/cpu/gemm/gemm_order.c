@@ -1,16 +1,17 @@
 // gemm_order.c - the order in which elements of a matrix product are summed.
 //
-// Spans are as long as panels of both factors fit the first cache side by side. Where columns of b are lines
-// along k, and k is long enough, the lanes of a vector sum every fourth element each: so does a dot product
-// of vectors, which is the fastest way to multiply one row, and packing can bring elements into this order
-// for the kernels of many rows. On x86_64, where few rows have an order of their own, that would only cost
-// time: there is one chain.
+// Spans are so short that a panel of a and one of b fit L1 together. If columns of b are contiguous along k,
+// and k is long enough, there are four chains, so that each lane of a vector sums every fourth element. A dot
+// product of vectors, which is the fastest way to multiply one row, sums in this order, and packing can bring
+// elements into it for the kernels of many rows. On x86_64, where the ways for few rows have an order of
+// their own, chains would only cost time: there is one.
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/gemm/product.h"
 
 enum {
-    CHAINED_LEAST = 384,   // of k: with less, adding up chains would cost products of many rows more than 4 %
+    CHAINED_LEAST = 384,   // of k: below it, adding up the chains would cost products of many rows more than
+                           // 4 %
     SMALL_BYTES = 1 << 18, // of b, which stays in L2
 };
 
@@ -22,8 +23,8 @@ bool gemm_is_along(const struct gemm *g) {
     return g->b_row == 1;
 }
 
-// The ways for few rows are compiled for every CPU of the architecture, and x86_64 need not have fused
-// operations, which its kernels use.
+// The ways for few rows are compiled for every CPU of the architecture. On x86_64 such a CPU may lack the
+// fused multiply-adds that the kernels use.
 bool gemm_ways_agree(void) {
 #if defined(__aarch64__)
     return true;
@@ -37,12 +38,12 @@ bool gemm_keeps_order(zl_dtype dtype, const struct gemm *g) {
            (device_batch_invariant() || g->n * g->k * (int64_t)zl_dtype_size(dtype) <= SMALL_BYTES);
 }
 
-// Kernels that round after each product, to float32.
+// Returns whether a kernel rounds to float32 after each product.
 static bool can_chain(const struct gemm_kernel *u) {
     return (u->dtype == ZL_FLOAT32 || u->dtype == ZL_FLOAT16) && u->unit == 1;
 }
 
-// Panels take half of L1, or what the kernel says.
+// Panels take half of L1, or the part that the kernel's l1_eighths says.
 struct gemm_order gemm_order_of(const struct gemm_kernel *u, int64_t k, bool along) {
     const struct gemm_kernel *like = u->like ? u->like : u;
     const int64_t item = (int64_t)zl_dtype_size(u->dtype), eighths = like->l1_eighths ? like->l1_eighths : 4;
@@ -56,7 +57,7 @@ struct gemm_order gemm_order_of(const struct gemm_kernel *u, int64_t k, bool alo
         return o;
     const int64_t wanted = divide_up(k, MAX_OF(most, u->step) * o.chains);
     o.span = round_up(divide_up(k, wanted), least);
-    while (k % o.span && k % o.span < o.chains) // no chain of the last span is empty
+    while (k % o.span && k % o.span < o.chains) // so that no chain of the last span is empty
         o.span += least;
     o.spans = divide_up(k, o.span);
     return o;
@@ -66,7 +67,7 @@ struct gemm_chain gemm_chain_at(const struct gemm_order *o, int64_t chain) {
     const int64_t span = chain / o->chains, within = chain % o->chains,
                   elements = gemm_span_elements(o, span);
     const int64_t each = elements / o->chains,
-                  longer = elements % o->chains; // so many chains have one element more
+                  longer = elements % o->chains; // the number of chains that have one element more
     const int64_t length = round_up(each, o->step), more = round_up(each + 1, o->step);
     return (struct gemm_chain){.first = span * o->span + within,
                                .apart = o->chains,

@@ -1,10 +1,10 @@
 // gemm_own.c - our own matrix product: the driver around the micro-kernels.
 //
 // Columns of b are packed once for all threads, or by each part if there are few parts. A single thread packs
-// each panel when it comes to it, with some kernels even while they multiply. Then free threads take parts of
-// the result, which are blocks of rows: a block of a is packed for L2, and one panel of it at a time is in L1
-// beside one of b. Along k, the chains of gemm_order.c are computed one after the other; sums of a narrower
-// result are kept in f32 until they are rounded once.
+// each panel when it first needs it; some kernels even pack while they multiply. Then free threads take parts
+// of the result, which are blocks of rows: a block of a is packed so that it fits L2, and one panel of it at
+// a time is in L1 together with one of b. Along k, the chains of gemm_order.c are computed one after the
+// other; sums of a narrower result are kept in f32 until they are rounded once.
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/gemm/product.h"
@@ -12,18 +12,19 @@
 #include "device/cpu/rows/operands.h"
 
 enum {
-    FLOPS_LEAST = 1 << 20, // that are worth a second thread, where a unit is one element
-    STRIP = 240,           // columns after which a block of the result is done, still in L2
-    ROWS_LEAST = 96,       // of a part, unless the result has less,
-    ROWS_LEAST_FEW = 64,   // or is not twice as wide as it is high, and threads are few
-    COLUMNS_LEAST = 192,   // of b that are packed at once, however long they are
-    PANELS = 8,            // of b that are packed side by side
-    MORE_COLUMNS = 4,      // times as many as rows, and many threads wait for what they read of b
+    FLOPS_LEAST = 1 << 20, // of a product that is worth a second thread, if a kernel's unit is one element
+    STRIP = 240,           // columns after which a block of the result is finished, while it is still in L2
+    ROWS_LEAST = 96,       // of a part, unless the result has fewer rows,
+    ROWS_LEAST_FEW = 64,   // the same with few threads, if the result is less than twice as wide as high
+    COLUMNS_LEAST = 192,   // columns of b that are packed at once even if they are long
+    PANELS = 8,            // panels of b that are packed side by side
+    MORE_COLUMNS = 4,      // with many threads, parts that are wider than this many times their height are
+                           // made higher, to read less of b
     THREADS_MANY = 8,
-    APART = 1024, // bytes: rows of sums that are so far apart share few places of a cache, unless
-    SPREAD = 64,  // as many are between them
-    GROUPS_EACH = 2, // of panels of a, of each thread, that are packed at once, and
-    PARTS_EACH = 4,  // of the result then
+    APART = 1024, // bytes: if the distance of rows of sums is a multiple, they share few sets of a cache, so
+    SPREAD = 64,  // this many bytes are added to the distance
+    GROUPS_EACH = 2, // groups of panels of a per thread, if both factors are packed first;
+    PARTS_EACH = 4,  // parts of the result per thread then
 };
 
 struct own {
@@ -31,17 +32,18 @@ struct own {
     const struct gemm *g;
     const struct gemm_kernel *u;
     struct gemm_packing packing, packing_a;
-    row_fn *scale, *narrow; // sums times a number; sums to elements of c, NULL: they are the same
-    int64_t item, sum_item; // bytes of what is packed, and of a sum
+    row_fn *scale, *narrow; // multiply sums by a number; convert sums to elements of c, NULL: the dtypes are
+                            // the same
+    int64_t item, sum_item; // bytes of a packed element, and of a sum
     struct gemm_order order;
     int64_t k_padded;             // elements of a packed line
-    int64_t row_parts, col_parts; // that the result is cut in
-    int64_t first, columns;       // of b that are packed
+    int64_t row_parts, col_parts; // parts that the result is divided into
+    int64_t first, columns;       // the columns of b that are packed now
     int threads;
-    char *b;             // its columns, packed; NULL: parts pack theirs
-    bool late;           // the part of the first rows packs a panel of b when it comes to it,
-    bool one_panel;      // which no other part needs, so that the next one takes its place
-    char *a;             // all of it, packed; NULL: parts pack theirs
+    char *b;             // packed columns of b; NULL: each part packs its own
+    bool late;           // the part with the first rows packs a panel of b when it first needs it
+    bool one_panel;      // no other part needs that panel, so that the next one overwrites it
+    char *a;             // all of a, packed; NULL: each part packs its own rows
     atomic_bool *failed; // memory ran out
 };
 
@@ -57,14 +59,15 @@ static size_t packed_bytes(const struct own *o, int64_t columns) {
     return (size_t)(round_up(columns, o->u->cols) * o->k_padded * o->item + GEMM_SLACK);
 }
 
-// Panels of b are contiguous, those of a chain before those of the next.
+// Returns the packed address of a column in a chain. Panels of b are contiguous, and chains follow each
+// other.
 static char *packed_b(const struct own *o, const struct gemm_chain *chain, int64_t col) {
     if (o->one_panel)
         return o->b;
     return o->b + (chain->at * round_up(o->columns, o->u->cols) + col * chain->length) * o->item;
 }
 
-// count is a multiple of 16.
+// Flips bits in each byte; count is a multiple of 16.
 static void flip_bytes(char *bytes, int64_t count, uint8_t bits) {
     const bytes16 turned = (bytes16){0} + bits;
     for (int64_t i = 0; i < count; i += (int64_t)sizeof turned) {
@@ -75,7 +78,7 @@ static void flip_bytes(char *bytes, int64_t count, uint8_t bits) {
     }
 }
 
-// Piece `at` of `pieces`, all about as long and cut at multiples of `unit`.
+// Computes the range of piece `at` of `pieces`: all are about equally long and begin at multiples of `unit`.
 static void set_range(int64_t at, int64_t pieces, int64_t length, int64_t unit, int64_t *from,
                       int64_t *count) {
     int64_t units = divide_up(length, unit);
@@ -83,7 +86,7 @@ static void set_range(int64_t at, int64_t pieces, int64_t length, int64_t unit, 
     *count = MIN_OF(units * (at + 1) / pieces * unit, length) - *from;
 }
 
-// Returns the number of groups of panels of b, along all spans: as many for each thread.
+// Returns how many groups the panels of b form: if possible, every thread gets equally many over all spans.
 static int64_t groups_of(const struct own *o) {
     const int64_t panels = divide_up(o->columns, o->u->cols);
     int64_t groups = divide_up(panels, PANELS);
@@ -114,7 +117,7 @@ static void pack_columns(const struct own *o, int64_t span, int64_t col, int64_t
     }
 }
 
-// Groups of panels of a span.
+// Packs groups [from, to) of panels of b, which are numbered over all spans.
 static void pack_b_range(const void *context, int64_t from, int64_t to) {
     const struct own *o = context;
     const int64_t groups = groups_of(o);
@@ -125,8 +128,8 @@ static void pack_b_range(const void *context, int64_t from, int64_t to) {
     }
 }
 
-// Rows of a, as row `at` on of `height` that are packed side by side, from `to` on: chains of the span are
-// contiguous.
+// Packs `rows` rows of a, from `row` on, as rows `at` and on of `height` that are packed side by side. Chains
+// of a span are contiguous.
 static void pack_a(const struct own *o, char *to, int64_t row, int64_t rows, int64_t at, int64_t height,
                    int64_t span) {
     const struct gemm *g = o->g;
@@ -142,17 +145,17 @@ static void pack_a(const struct own *o, char *to, int64_t row, int64_t rows, int
 
 // Multiplying -----------------------------------------------------------------------------------------------
 
-// A part of the result on its way through k.
+// A part of the result while its sums are computed.
 struct part {
-    int64_t row, col, rows, cols; // where it is; col is counted from the first that is packed
-    char *a;                      // packed
-    char *sum;                    // where sums are kept: c, or a buffer
+    int64_t row, col, rows, cols; // its position; col is counted from the first packed column
+    char *a;                      // its packed rows
+    char *sum;                    // where the sums are kept: in c, or in a buffer
     int64_t sum_row, sum_col;     // bytes
-    int64_t sum_width;            // columns that the buffer holds
+    int64_t sum_width;            // columns that the buffer has
 };
 
-// A tile at the edge, or of a result that is not contiguous, goes through one of full size.
-// packing: b is packed meanwhile; NULL: it is.
+// Computes a tile at the edge, or one of a result that is not contiguous, in a tile of full size that is
+// copied. packing: b is packed at the same time; NULL: it is packed already.
 static void edge_tile(const struct own *o, int64_t k, const char *a, const char *b, char *c,
                       struct stride2 place, int64_t rows, int64_t cols, bool add,
                       const struct gemm_ahead *packing) {
@@ -170,8 +173,8 @@ static void edge_tile(const struct own *o, int64_t k, const char *a, const char 
     cpu_move((size_t)item, c, place, tile, dense, rows, cols);
 }
 
-// Fetched while a tile is computed: what it is added to, and a slice of the next panel of b. Inlined by
-// force: gcc leaves out calls of a function that does nothing but fetch.
+// Prefetches for a tile: the part of c that the tile is added to, and a slice of the next panel of b. It must
+// be inlined: gcc drops calls of a function that only prefetches.
 static inline __attribute__((always_inline)) void fetch(const struct own *o, const struct part *t,
                                                         const char *c, const char *b, int64_t bytes) {
     for (int64_t i = 0; c && i < o->u->rows; i++, c += t->sum_row) {
@@ -198,7 +201,7 @@ static const char *unpacked_b(const struct own *o, const struct gemm_chain *chai
     return o->g->b + (chain->first * o->g->b_row + (o->first + col) * o->g->b_col) * o->packing.from_item;
 }
 
-// What comes after the panel of columns from j on: a piece of it per tile.
+// Returns where to prefetch the next panel of b from, a piece per tile.
 static struct gemm_ahead ahead_of(const struct own *o, const struct part *t, const struct gemm_chain *chain,
                                   int64_t j) {
     const int64_t col = t->col + j + o->u->cols;
@@ -305,7 +308,7 @@ static bool open_part(const struct own *o, struct part *t) {
     return t->a && t->sum;
 }
 
-// False when memory is out.
+// Computes a part. Returns false if memory runs out.
 static bool multiply_rows(const struct own *o, struct part t) {
     if (!open_part(o, &t))
         return false;
@@ -328,14 +331,14 @@ static bool multiply_rows(const struct own *o, struct part t) {
     return true;
 }
 
-// Returns whether panels of b are packed one by one, when the first rows reach them: they are in the caches
-// then. Short row segments are better read for several panels at once.
+// Returns whether panels of b are packed one by one, when the first rows need them, so that they are still in
+// the caches. Short row segments of b are better read for several panels at once.
 static bool packs_late(const struct own *o) {
     return o->threads == 1 && o->u->run_ahead && o->order.chains == 1 &&
            (o->u->run_packing || o->g->b_row == 1);
 }
 
-// Multiplies a part for which its columns of b are packed separately, as a product of its own.
+// Computes a part as a product of its own, with its own packed columns of b.
 static bool multiply_alone(const struct own *o, struct part t) {
     struct own mine = *o;
     mine.threads = 1;
@@ -383,16 +386,16 @@ static void cut_result(struct own *o) {
             most = MAX_OF(m / (few ? ROWS_LEAST_FEW : ROWS_LEAST), least);
     o->row_parts = MIN_OF(round_up(least, o->threads), most);
     while (o->row_parts > least && o->row_parts < o->threads && o->threads % o->row_parts)
-        o->row_parts--; // else some threads would have a part more than others
+        o->row_parts--; // else some threads would get one part more than others
     while (o->threads >= THREADS_MANY && o->row_parts % 2 == 0 && o->row_parts <= o->threads &&
            o->row_parts / 2 >= least &&
            m / o->row_parts * MORE_COLUMNS < o->columns / divide_up(o->threads, o->row_parts))
-        o->row_parts /= 2; // parts that are nearly square read less of b
+        o->row_parts /= 2; // nearly square parts read less of b
     o->col_parts = MIN_OF(divide_up(o->threads, o->row_parts), divide_up(o->columns, o->u->cols));
 }
 
-// Returns whether each part packs the columns of b that it needs by itself. It does with few threads if no
-// other part needs them, or if they about fit L1: packing them twice then takes less time than waiting for
+// Returns whether each part packs the columns of b that it needs by itself. With few threads it does so if no
+// other part needs them, or if they fit L1 approximately: packing them twice is then faster than waiting for
 // each other and moving cache lines between cores.
 static bool packs_alone(const struct own *o) {
     if (o->threads == 1 || o->threads >= THREADS_MANY || o->row_parts * o->col_parts > o->threads ||
@@ -402,7 +405,7 @@ static bool packs_alone(const struct own *o) {
            packed_bytes(o, divide_up(o->columns, o->col_parts)) <= (size_t)cpu_cache_bytes(1) * 5 / 4;
 }
 
-// For all parts. False when memory is out.
+// Packs b for all parts. Returns false if memory runs out.
 static bool pack_b(struct own *o) {
     const int64_t groups = groups_of(o) * o->order.spans;
     o->late = packs_late(o);
@@ -416,10 +419,10 @@ static bool pack_b(struct own *o) {
 }
 
 // Both factors at once --------------------------------------------------------------------------------------
-// Many threads: parts of the result that need the same rows would each pack them, and a thread that is late
-// holds up all if each has one part. So all is packed first, and parts are small. Kernels that do many
-// products at once read packed rows faster than other threads can pack them: theirs are packed by each part.
-// Measured with 16 threads of a Xeon: elsewhere nothing changes.
+// With many threads, all parts with the same rows would pack these rows, and if each thread has one part, all
+// wait for the slowest thread. So both factors are packed first, and parts are small. Kernels that do many
+// products at once read packed rows faster than other threads can pack them: with these, each part packs its
+// rows. Measured with 16 threads of a Xeon; other machines are not affected.
 
 static int64_t height_of(const struct own *o) {
     return round_up(o->g->m, o->u->rows);
@@ -431,12 +434,12 @@ static bool packs_both(const struct own *o) {
            !pool_inside() && o->row_parts * o->col_parts > 1 && bytes <= cpu_cache_bytes(3) / 2;
 }
 
-// Groups of panels of a along a span: some for each thread.
+// Returns how many groups the panels of a form in each span.
 static int64_t groups_of_a(const struct own *o) {
     return MIN_OF(o->threads * GROUPS_EACH, height_of(o) / o->u->rows);
 }
 
-// Groups of panels of b, then those of a.
+// Packs groups [from, to), of which the groups of b come first and those of a after them.
 static void pack_both_range(const void *context, int64_t from, int64_t to) {
     const struct own *o = context;
     const int64_t of_b = groups_of(o) * o->order.spans, groups = groups_of_a(o), height = height_of(o);
@@ -449,7 +452,7 @@ static void pack_both_range(const void *context, int64_t from, int64_t to) {
     }
 }
 
-// Parts of both that are about square, some for each thread.
+// Divides the result into parts that are about square, PARTS_EACH for each thread.
 static void cut_both(struct own *o) {
     const int64_t wanted = o->threads * PARTS_EACH, units = height_of(o) / o->u->rows;
     const int64_t least = divide_up(o->g->m, MAX_OF(rows_in_cache(o), o->u->rows));
@@ -461,7 +464,7 @@ static void cut_both(struct own *o) {
         MAX_OF(MIN_OF(divide_up(wanted, o->row_parts), divide_up(o->columns, o->u->cols)), 1);
 }
 
-// False when memory is out.
+// Packs both factors. Returns false if memory runs out.
 static bool pack_both(struct own *o) {
     const int64_t b = round_up((int64_t)packed_bytes(o, o->columns), 64),
                   a = height_of(o) * o->k_padded * o->item + GEMM_SLACK;
@@ -551,7 +554,7 @@ bool gemm_multiply(const struct gemm_work *w) {
     return ok;
 }
 
-// Factors that are packed before ----------------------------------------------------------------------------
+// Factors packed in advance ---------------------------------------------------------------------------------
 
 // Sets up packing of a whole factor, on this thread.
 static void open_packed(struct own *o, const struct gemm_work *w) {

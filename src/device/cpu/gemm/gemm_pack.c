@@ -1,8 +1,8 @@
-// gemm_pack.c - panels of matrices as micro-kernels read them, from any strides.
+// gemm_pack.c - packs matrices of any strides into the panels that micro-kernels read.
 //
-// Lines whose elements are neighbours are transposed, by units of as many elements as a kernel multiplies at
-// once. Where the lines are neighbours instead, rows of them are copied, or interleaved if a unit has several
-// elements.
+// A line is a row of a or a column of b: k elements. Lines that are contiguous along k are transposed, in
+// units of as many elements as a kernel multiplies at once. If instead the elements of different lines are
+// adjacent, rows of them are copied, or interleaved if a unit has several elements.
 
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/rows/lanes.h"
@@ -11,13 +11,14 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
-    WIDEN_BYTES = 16384, // of elements that are widened at once
+    WIDEN_BYTES = 16384, // bytes of elements that are widened at once
     VECTOR = 16,
-    LONGEST = 8,     // bytes of a unit that cpu_transpose takes
-    ROW_BYTES = 128, // at least as many as a row of units reads
+    LONGEST = 8,     // bytes of the longest unit that cpu_transpose takes
+    ROW_BYTES = 128, // at least the bytes that are read of a row
     CHAINED_AT_ONCE =
-        64, // elements of a line that are packed before they go to their chains: a multiple of GEMM_CHAINS;
-    CHAINED_ROW = 192, // bytes of a panel for each, at most
+        64, // elements of a line that are packed before they are moved to their chains: a multiple of
+            // GEMM_CHAINS
+    CHAINED_ROW = 192, // bytes of one row of a panel, at most
 };
 
 INLINE bytes16 load(const char *from) {
@@ -30,7 +31,7 @@ INLINE void store(char *to, bytes16 x) {
     memcpy(to, &x, sizeof x);
 }
 
-// The first (low) or last halves of a and b, element by element in turn.
+// Interleaves the first (low) or last halves of a and b.
 INLINE bytes16 zip(int item, bool low, bytes16 a, bytes16 b) {
     if (item == 1)
         return low ? __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
@@ -41,7 +42,7 @@ INLINE bytes16 zip(int item, bool low, bytes16 a, bytes16 b) {
                          : __builtin_shufflevector(x, y, 4, 12, 5, 13, 6, 14, 7, 15));
 }
 
-// One round: afterwards elements of rows i and i + count / 2 alternate.
+// Interleaves rows i and i + count / 2, for all i < count / 2.
 INLINE void interleave(int item, int count, bytes16 *to, const bytes16 *from) {
 #pragma GCC unroll 8
     for (int i = 0; i < count / 2; i++) {
@@ -50,7 +51,7 @@ INLINE void interleave(int item, int count, bytes16 *to, const bytes16 *from) {
     }
 }
 
-// unit rows of 16 bytes as units of one element of each. Only the vectors that are stored are computed.
+// Interleaves `unit` rows of 16 bytes, so that units have one element of each row.
 INLINE void interleave_rows(int item, int unit, bytes16 *row) {
     bytes16 other[8];
     interleave(item, unit, other, row);
@@ -64,18 +65,18 @@ INLINE void interleave_rows(int item, int unit, bytes16 *row) {
             row[i] = other[i];
 }
 
-// Rows of lines that are neighbours, as panels of so many bytes each. A row is read along all panels before
-// the next: rows are often so far apart that few of them fit the cache side by side.
+// Rows across adjacent lines, which are packed into panels. Each row is read for all panels before the next
+// row: rows are often so far apart that the cache holds few of them at once.
 struct rows {
     const char *from;
-    int64_t row; // bytes from one to the next
+    int64_t row; // bytes between rows
     char *to;
     int64_t panel; // bytes
     int64_t panels;
 };
 
-// Units of `unit` rows, of which a panel takes `width` elements; as many bytes are read of each row as fill
-// vectors.
+// Packs units of `unit` rows; a panel has `width` elements of each row. Whole vectors are read of each row,
+// even past `width`.
 INLINE void pack_units(int item, int unit, int width, const struct rows *r, int64_t units) {
     const int lanes = VECTOR / item, each = unit * item;
     for (int64_t g = 0; g < units; g++)
@@ -97,7 +98,7 @@ INLINE void pack_units(int item, int unit, int width, const struct rows *r, int6
         }
 }
 
-// n rows along all panels.
+// Copies n rows into all panels.
 INLINE void copy_rows(int64_t bytes, const struct rows *r, int64_t row, int n) {
     const char *from = r->from + row * r->row;
     char *to = r->to + row * bytes;
@@ -149,7 +150,7 @@ static units_fn *units_for(const struct gemm_packing *p, int64_t width) {
     return NULL;
 }
 
-// Elements one by one: what no other way can.
+// Packs element by element, where no faster way applies.
 static void pack_elements(const struct gemm_packing *p, char *to, int64_t width, const char *from,
                           int64_t k_stride, int64_t line_stride, int64_t k, int64_t count) {
     const int64_t item = p->item, unit = p->unit;
@@ -159,7 +160,8 @@ static void pack_elements(const struct gemm_packing *p, char *to, int64_t width,
                    from + i * line_stride + at * k_stride, (size_t)item);
 }
 
-// Units that rows do not fill, or behind which nothing may be read: by a copy that is large enough.
+// Packs units for which rows are missing, or past which nothing may be read, through a copy that is large
+// enough.
 static void pack_edge(const struct gemm_packing *p, units_fn *units, char *to, int64_t width,
                       const char *from, int64_t row, int64_t k, int64_t count) {
     _Alignas(VECTOR) char room[8 * ROW_BYTES] = {0};
@@ -173,7 +175,7 @@ static void pack_edge(const struct gemm_packing *p, units_fn *units, char *to, i
     }
 }
 
-// Units that are longer than what is transposed at once.
+// Packs units that are too long for cpu_transpose.
 static void pack_long(const struct gemm_packing *p, char *to, int64_t width, const char *from,
                       int64_t k_stride, int64_t line_stride, int64_t k, int64_t count) {
     const int64_t item = p->item, unit = p->unit;
@@ -182,7 +184,7 @@ static void pack_long(const struct gemm_packing *p, char *to, int64_t width, con
                  from + at * k_stride, (struct stride2){line_stride, k_stride}, count, MIN_OF(unit, k - at));
 }
 
-// One panel of elements as they are.
+// Packs one panel without a conversion.
 static void pack_same(const struct gemm_packing *p, char *to, int64_t width, const char *from,
                       int64_t k_stride, int64_t line_stride, int64_t k, int64_t count) {
     const int64_t item = p->item, unit = p->unit, whole = k / unit * unit;
@@ -203,7 +205,7 @@ static void pack_same(const struct gemm_packing *p, char *to, int64_t width, con
     }
 }
 
-// Widened, some elements of every line at a time.
+// Packs one panel and converts its elements, some elements of every line at a time.
 static void pack_wider(const struct gemm_packing *p, char *to, int64_t width, const char *from,
                        int64_t k_stride, int64_t line_stride, int64_t k, int64_t count) {
     _Alignas(64) char narrow[WIDEN_BYTES / 2], wide[WIDEN_BYTES];
@@ -211,7 +213,7 @@ static void pack_wider(const struct gemm_packing *p, char *to, int64_t width, co
     int64_t most = WIDEN_BYTES / p->item / count / p->unit * p->unit;
     for (int64_t at = 0, n; at < k; at += n) {
         n = MIN_OF(most, k - at);
-        bool rows = line_stride == p->from_item; // else lines lie along k
+        bool rows = line_stride == p->from_item; // else lines are contiguous along k
         struct stride2 stride =
             rows ? (struct stride2){k_stride, line_stride} : (struct stride2){line_stride, k_stride};
         int64_t lines = rows ? n : count, length = rows ? count : n;
@@ -228,12 +230,12 @@ static void pack_panel(const struct gemm_packing *p, char *to, int64_t width, co
     int64_t padded = (k + p->step - 1) / p->step * p->step, whole = k / p->unit * p->unit;
     if (count < width)
         memset(to, 0, (size_t)(padded * width * p->item));
-    else // the last unit, of which some is filled below, and those behind it
+    else // units after the last full one; part of them may be filled below
         memset(to + whole * width * p->item, 0, (size_t)((padded - whole) * width * p->item));
     (p->widen ? pack_wider : pack_same)(p, to, width, from, k_stride, line_stride, k, count);
 }
 
-// As many whole panels as can be read by rows.
+// Packs as many whole panels as can be read by rows, and returns their number.
 static int64_t pack_rows(const struct gemm_packing *p, char *to, int64_t width, const char *from, int64_t row,
                          int64_t k, int64_t count, int64_t spare) {
     const int64_t lanes = VECTOR / p->item, more = p->unit > 1 ? (lanes - width % lanes) % lanes : 0;
@@ -261,8 +263,8 @@ void gemm_pack(const struct gemm_packing *p, char *to, int64_t width, const char
                    k, MIN_OF(width, count - done));
 }
 
-// Four lines of words along k, `groups` times: word c of every four goes to chain c, in rows of so many
-// bytes.
+// Packs four lines of 4-byte elements along k: element c of every four goes to chain c, in rows that are
+// `row` bytes apart. groups: the number of fours.
 static void pack_chained_words(char *const *to, int64_t row, const char *from, int64_t line_stride,
                                int64_t groups) {
     for (int64_t i = 0; i < groups; i++) {
@@ -281,8 +283,8 @@ static void pack_chained_words(char *const *to, int64_t row, const char *from, i
     }
 }
 
-// A panel of lines along k, some elements at a time: they are packed in order first, and rows of them go to
-// their chains.
+// Packs a panel of lines along k, some elements at a time: they are packed in order first, and then rows are
+// copied to their chains.
 static void pack_chains(const struct gemm_packing *p, units_fn *units, const struct gemm_order *o,
                         int64_t elements, char *const *to, int64_t width, const char *from,
                         int64_t line_stride, int64_t count) {

@@ -1,19 +1,20 @@
-// gemm_small.c - products of small matrices: nothing is packed. They have one chain (gemm_order.c).
+// gemm_small.c - products of small matrices, without packing. They have one chain (gemm_order.c).
 
 #include "device/cpu/gemm/product.h"
 #include "device/cpu/gemm/gemm.h"
 
 enum {
-    SMALL_ROWS = 4, // of a tile
+    SMALL_ROWS = 4, // rows of a tile
 #if defined(__aarch64__)
     SMALL_VECTORS =
-        8, // of its columns; half of them with more than two rows, so that all sums are registers,
+        8, // vectors of columns of a tile; half as many with more than two rows, so that all sums fit
+           // registers
 #else
     SMALL_VECTORS = 4,
 #endif
-    SMALL_MOST = 2 * SMALL_VECTORS, // twice as many with one: b is read from memory then, row by row
-    PRODUCTS_MOST = 1 << 18,        // up to which packing does not pay,
-    BYTES_MOST = 1 << 14,           // if as many of b stay in L1
+    SMALL_MOST = 2 * SMALL_VECTORS, // with one row: b is then read from memory, row by row
+    PRODUCTS_MOST = 1 << 18,        // products up to which packing does not pay,
+    BYTES_MOST = 1 << 14,           // and bytes of b, which then stay in L1
 };
 
 #define SMALL(name) name##_f32
@@ -23,7 +24,8 @@ enum {
 #define SMALL_TYPE  double
 #include "device/cpu/gemm/gemm_small.h"
 
-// An outer product, whatever its size, is written once, where it belongs: packing would only add to that.
+// An outer product of any size is computed here: its result is written once and in place, and packing would
+// only add work.
 bool cpu_is_tiny(zl_dtype dtype, const struct gemm *g) {
     if ((dtype != ZL_FLOAT32 && dtype != ZL_FLOAT64) || (g->b_col != 1 && g->n != 1) || g->c_col != 1 ||
         g->add)

@@ -1,5 +1,5 @@
-// gemm_small.h - products that are not worth packing, included once a type: SMALL(name), SMALL_TYPE. Rows of
-// b and c are contiguous.
+// gemm_small.h - products that are not worth packing, included once per type: SMALL(name), SMALL_TYPE. Rows
+// of b and c are contiguous.
 
 typedef SMALL_TYPE SMALL(vector) __attribute__((vector_size(16)));
 typedef SMALL(vector) SMALL(memory) __attribute__((aligned(sizeof(SMALL_TYPE)), may_alias));
@@ -7,7 +7,7 @@ typedef SMALL(vector) SMALL(memory) __attribute__((aligned(sizeof(SMALL_TYPE)), 
 #define LANES ((int)(16 / sizeof(SMALL_TYPE)))
 #define INNER GEMM_FUSED static inline __attribute__((always_inline))
 
-// A tile of so many rows and vectors of columns, from a row and a column on.
+// Computes a tile of some rows and vectors of columns that begins at (row, col).
 INNER void SMALL(tile)(int rows, int vectors, const struct gemm *g, int64_t row, int64_t col) {
     GEMM_CONTRACT
     const SMALL_TYPE *a = (const SMALL_TYPE *)(const void *)g->a + row * g->a_row;
@@ -32,7 +32,8 @@ INNER void SMALL(tile)(int rows, int vectors, const struct gemm *g, int64_t row,
             *(SMALL(memory) *)(c + r * g->c_row + v * LANES) = sum[r][v];
 }
 
-// All columns of some rows. What is left behind the last whole vector are columns of one that begins earlier.
+// Computes all columns of some rows. Columns after the last whole vector are computed by a vector that begins
+// earlier.
 INNER void SMALL(strip)(int rows, int vectors, const struct gemm *g, int64_t row) {
     int64_t j = 0;
     for (; j + vectors * LANES <= g->n; j += vectors * LANES)
@@ -45,7 +46,7 @@ INNER void SMALL(strip)(int rows, int vectors, const struct gemm *g, int64_t row
         SMALL(tile)(rows, 1, g, row, MIN_OF(j, g->n - LANES));
 }
 
-// Fewer columns than a vector has.
+// Computes a product with fewer columns than a vector has lanes.
 GEMM_FUSED static void SMALL(narrow)(const struct gemm *g) {
     GEMM_CONTRACT
     const SMALL_TYPE *a = (const SMALL_TYPE *)(const void *)g->a, *b = (const SMALL_TYPE *)(const void *)g->b;

@@ -2,8 +2,8 @@
 // gemm_neon.c.
 //
 // As there, 24 vectors of sums are in z8..z31, for 8 rows and three vectors of columns, and loads alternate
-// with the instructions that use them. A load of a repeats its 16 bytes in all parts of a vector, so lanes
-// and squares are numbered as in a vector of 16 bytes.
+// with the instructions that use them. A load of a repeats its 16 bytes throughout the vector, so lanes and
+// squares are numbered as in a vector of 16 bytes.
 
 #include "device/cpu/gemm/gemm.h"
 
@@ -33,8 +33,8 @@
 #define FADD_ROW(a, b, c) ADD_ROW(FADD, a, b, c, 0, 1, 2)
 #define DADD_ROW(a, b, c) ADD_ROW(DADD, a, b, c, 0, 1, 2)
 
-// Sums by lanes: each vector of b meets eight lanes of a. A step of 8 words and three vectors, the next being
-// read.
+// Sums by lanes: each vector of b is multiplied with eight lanes of a. One step of 8 words and three vectors,
+// during which those of the next step are loaded.
 #define FMLA(c, b, a, lane) "fmla z" #c ".s, z" #b ".s, z" #a ".s[" #lane "]\n"
 #define WORD_COLUMN(b, c0, c1, c2, c3, c4, c5, c6, c7, x, y)                                    \
     FMLA(c0, b, 0, 0)                                                                           \
@@ -66,7 +66,8 @@
 #define DOUBLE_START \
     LOAD_A(0, 0) LOAD_A(1, 16) LOAD_A(2, 32) LOAD_A(3, 48) LOAD_B(4, 0) LOAD_B(5, 1) LOAD_B(6, 2)
 
-// Sums by squares: a part of a vector is two lines of a or b. A step of four pairs of lines and six vectors.
+// Sums by squares: 16 bytes of a vector are two lines of a or b. One step of four pairs of lines and six
+// vectors.
 #define SQUARE_COLUMN(DO, b, c0, c1, c2, c3, w, x, y) \
     DO(c0, 0, b) w DO(c1, 1, b)                       \
     x DO(c2, 2, b)                                    \
@@ -85,7 +86,7 @@
 #define BFMMLA(c, a, b) "bfmmla z" #c ".s, z" #a ".h, z" #b ".h\n"
 #define SMMLA(c, a, b)  "smmla z" #c ".s, z" #a ".b, z" #b ".b\n"
 
-// Six vectors of squares as two rows, in z0..z5; then the squares' registers are free.
+// Converts six vectors of squares to two rows, in z0..z5. The registers of the squares are free afterwards.
 #define UNZIP(which, to, a, b) "uzp" #which " z" #to ".d, z" #a ".d, z" #b ".d\n"
 #define TURN(c0, c1, c2, c3, c4, c5) \
     UNZIP(1, 0, c0, c1)              \
@@ -99,7 +100,7 @@
 #define EACH_PAIR(DO) \
     DO(8, 9, 10, 11, 12, 13) DO(14, 15, 16, 17, 18, 19) DO(20, 21, 22, 23, 24, 25) DO(26, 27, 28, 29, 30, 31)
 
-// STEP is for `step` elements along k.
+// STEP computes `step` elements along k.
 #define KERNEL(name, TARGET, item, step, START, STEP, STORE, ADD)                                        \
     TARGET static void name(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add) { \
         int64_t row = c_row * (item);                                                                    \

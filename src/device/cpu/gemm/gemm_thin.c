@@ -10,10 +10,10 @@
 
 enum {
     THIN_MOST = 16,  // vectors
-    SIDE = 4,        // that are multiplied side by side
-    STREAMS = 4,     // in which rows of the matrix are read (gemm_vector.c)
-    PANEL_LINES = 8, // that meet a panel of SIDE vectors at once
-    PIECE = 1 << 18, // bytes of results that stay in the caches meanwhile
+    SIDE = 4,        // vectors that are multiplied side by side
+    STREAMS = 4,     // rows of the matrix that are read side by side (gemm_vector.c)
+    PANEL_LINES = 8, // rows that are multiplied with a panel of SIDE vectors at once
+    PIECE = 1 << 18, // bytes of results, which stay in the caches while they are computed
     VECTOR = 16,     // bytes
 };
 
@@ -25,8 +25,9 @@ enum { PANELED_LEAST = 7, PANELED_ROWS = 48, PANELED_COLUMNS = 32, PANELED_K = 4
 // Limits of the kernel that computes across rows of the matrix: the most vectors, and the rows at a time.
 enum { ACROSS_MOST = 24, ACROSS_LINES = 16, ACROSS_LINES_LEAST = 4 };
 
-// More than THIN_MOST vectors are worth it with as many elements, or lines at a time. With fewer than
-// SOME_LINES at a time, more than ACROSS_FEW rows are better packed (gemm_few.c).
+// More than THIN_MOST vectors pay from MORE_K elements of k on, and across rows from MORE_LINES rows at a
+// time on. If fewer than SOME_LINES rows are read at a time, more than ACROSS_FEW vectors are better packed
+// (gemm_few.c).
 enum { MORE_K = 256, MORE_LINES = 12, SOME_LINES = 6, ACROSS_FEW = 8 };
 
 #define THIN(name) name##_f32
@@ -38,16 +39,16 @@ enum { MORE_K = 256, MORE_LINES = 12, SOME_LINES = 6, ACROSS_FEW = 8 };
 #define THIN_DOTS  0
 #include "device/cpu/gemm/gemm_thin.h"
 
-// Vectors times a matrix of k x n; strides in elements.
+// Vectors times a matrix of k x n; strides are in elements.
 struct thin {
     int64_t count, k, n;
     const char *x, *a;
     char *y;
     int64_t x_row, x_col;
-    int64_t along, line; // of a: from one element of k to the next, and of n
+    int64_t along, line; // strides of a along k and along n
     int64_t y_row, y_col;
     struct gemm_order order;
-    bool streams; // lines need not be added in order
+    bool streams; // rows need not be added in order
 };
 
 static struct thin thin_of(const struct gemm *g) {
@@ -58,8 +59,8 @@ static struct thin thin_of(const struct gemm *g) {
                          g->b_col, g->b_row, g->a_col, g->a_row, g->c_col, g->c_row};
 }
 
-// Where the order is free, kernels sum long spans as one chain each, and dot products of float32 as one for
-// each lane.
+// If the order of sums is free, a long span is one chain, except for dot products of float32, which have one
+// chain per lane.
 static struct thin open_thin(zl_dtype dtype, const struct gemm *g) {
     struct thin t = thin_of(g);
     const struct gemm_kernel *u = gemm_kernel_for(dtype);
@@ -73,22 +74,22 @@ static struct thin open_thin(zl_dtype dtype, const struct gemm *g) {
     return t;
 }
 
-// Lines along vectors, which a kernel multiplies with panels of them.
+// Returns whether a kernel multiplies rows along the vectors with panels of them.
 static bool is_paneled(zl_dtype dtype, const struct thin *t) {
     return t->along == 1 && t->order.chains == 1 && t->count >= PANELED_LEAST &&
            gemm_kernel_for(dtype)->lines[0];
 }
 
-// Returns how many lines across vectors a kernel reads side by side. Lines whose pitch is a multiple of a
-// large power of two compete for the same sets of L1: they take three quarters of its ways, or all of them
-// where that would leave too little to do per result.
+// Returns how many rows across the vectors a kernel reads at once. Rows whose pitch is a multiple of a large
+// power of two compete for the same sets of L1: they take three quarters of its ways, or all of them if there
+// would be too little work per result otherwise.
 static int64_t lines_across(const struct thin *t, int64_t item) {
     const int64_t line = t->along * item, apart = line & -line;
     const int64_t fit = cpu_cache_bytes(1) / MAX_OF(apart, 1) * 3 / 4;
     return MAX_OF(MIN_OF(fit, ACROSS_LINES), ACROSS_LINES_LEAST);
 }
 
-// Returns how many vectors are multiplied so rather than in another way, with as many lines at a time.
+// Returns the most vectors for which this kernel is the best one, with so many rows at a time.
 static int64_t across_most(int64_t lines, bool more) {
     if (lines < SOME_LINES)
         return ACROSS_FEW;
@@ -108,7 +109,7 @@ static bool may_be_thin(zl_dtype dtype, const struct gemm *g) {
     return (dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64) && MIN_OF(g->m, g->n) <= PANELED_ROWS;
 }
 
-// Lines across vectors are read in the order of k.
+// Rows across the vectors are read in the order of k, which allows for only one chain.
 static bool is_thin_size(const struct gemm *g, const struct thin *t) {
     return t->n > THIN_MOST && !g->add && (t->along == 1 || t->order.chains == 1);
 }
@@ -134,7 +135,7 @@ bool cpu_is_thin(zl_dtype dtype, const struct gemm *g) {
            cpu_has_thin_kernel(dtype, g);
 }
 
-// The vectors with neighbouring elements: where they are, or in scratch.
+// Makes the elements of each vector contiguous: in place, or in a scratch buffer.
 static bool gather_vectors(struct thin *t, int64_t item) {
     if (t->x_col == 1)
         return true;
@@ -147,7 +148,7 @@ static bool gather_vectors(struct thin *t, int64_t item) {
     return true;
 }
 
-// The vectors as panels of SIDE: x_row is such that SIDE rows are one panel.
+// Packs the vectors as panels of SIDE. x_row becomes such that SIDE rows are one panel.
 static bool pack_vectors(struct thin *t, int64_t item) {
     const struct gemm_packing packing = {item, item, NULL, 1, 1};
     char *to = cpu_scratch(SCRATCH_PACK, (size_t)(round_up(t->count, SIDE) * t->k * item));
@@ -158,8 +159,8 @@ static bool pack_vectors(struct thin *t, int64_t item) {
     return true;
 }
 
-// All vectors, SIDE at a time, which read the matrix again: blocks of its lines that stay in L2 meanwhile.
-// Lines lie along the vectors, which are packed as panels where there is one chain.
+// Multiplies all vectors, SIDE at a time, with rows along them. Every SIDE vectors read the matrix again, in
+// blocks that stay in L2. The vectors are packed as panels if there is one chain.
 static void multiply_along(zl_dtype dtype, const struct thin *t, const char *a, int64_t n, char *y) {
     const int64_t item = (int64_t)zl_dtype_size(dtype);
     const int64_t fit = MAX_OF(cpu_cache_bytes(2) / 2 / (t->k * item), STREAMS);
@@ -175,7 +176,7 @@ static void multiply_along(zl_dtype dtype, const struct thin *t, const char *a, 
     }
 }
 
-// The same where lines lie across the vectors: columns of a span, added to sums.
+// Does the same for rows across the vectors: adds the rows of one span to the sums of n columns.
 static void add_across(zl_dtype dtype, const struct thin *t, int64_t span, const char *a, int64_t n,
                        char *sums) {
     const int64_t item = (int64_t)zl_dtype_size(dtype),
@@ -208,19 +209,19 @@ static void multiply_spans(zl_dtype dtype, const struct thin *t, const char *a, 
 
 // Panels ----------------------------------------------------------------------------------------------------
 //
-// Elements of vectors are adjacent, so that a kernel keeps sums of all of them with several lines in
-// registers.
+// Elements of different vectors are adjacent, so that a kernel can keep the sums of all vectors with several
+// lines in registers.
 
 struct panels {
     const struct thin *t;
     const struct gemm_kernel *u;
-    int64_t item, lanes;    // bytes of an element; elements of VECTOR bytes
-    int64_t count, vectors; // panels; VECTORs that they are wide in all
-    int64_t k_most;         // elements that are packed at once: whole spans
+    int64_t item, lanes;    // bytes of an element; elements per VECTOR bytes
+    int64_t count, vectors; // number of panels; their total width in units of VECTOR bytes
+    int64_t k_most;         // elements of k that are packed at once: whole spans
     char *packed;
 };
 
-// Where a panel begins, in VECTORs: they are about as wide.
+// Returns where a panel begins, in units of VECTOR bytes: all panels are about equally wide.
 static int64_t panel_start(const struct panels *p, int64_t panel) {
     return p->vectors * panel / p->count;
 }
@@ -229,7 +230,7 @@ static int64_t whole_steps(const struct panels *p, int64_t k) {
     return round_up(k, p->u->step);
 }
 
-// k elements of all vectors from a place on.
+// Packs k elements of all vectors, from element `from` on.
 static void pack_panels(const struct panels *p, int64_t from, int64_t k) {
     const struct thin *t = p->t;
     const struct gemm_packing packing = {p->item, p->item, NULL, 1, p->u->step};
@@ -241,7 +242,7 @@ static void pack_panels(const struct panels *p, int64_t from, int64_t k) {
     }
 }
 
-// Elements behind the last whole step, padded with zeros.
+// Adds the elements after the last whole step, padded with zeros.
 static void meet_rest(const struct panels *p, gemm_lines_fn *run, int64_t k, const void *const *lines,
                       const char *packed, char *sums, int64_t row) {
     _Alignas(VECTOR) char rest[GEMM_LINES][4 * VECTOR] = {{0}};
@@ -251,8 +252,8 @@ static void meet_rest(const struct panels *p, gemm_lines_fn *run, int64_t k, con
     run(p->u->step, at, packed, sums, row, GEMM_CONTINUE);
 }
 
-// The last span, which ends within a step: k elements of some lines times a panel of `wide` VECTORs. It is
-// summed by itself before it is added.
+// Multiplies k elements of the last span, which ends within a step, of some lines with a panel of `wide`
+// VECTORs. The span is summed separately before it is added.
 static void meet_last(const struct panels *p, int64_t k, int64_t wide, const void **lines, const char *packed,
                       char *sums, int64_t row, bool add) {
     _Alignas(VECTOR) char tile[GEMM_LINES * GEMM_VECTORS_MOST * VECTOR] = {0};
@@ -271,8 +272,8 @@ static void meet_last(const struct panels *p, int64_t k, int64_t wide, const voi
         }
 }
 
-// A panel times some lines of k elements, whole spans but for the last, each of which is added to those
-// before.
+// Multiplies k elements of some lines with a panel. These are whole spans, except for the last one; each span
+// is added to those before.
 static void meet_lines(const struct panels *p, int64_t panel, int64_t from, int64_t k, const void **lines,
                        char *sums, int64_t row) {
     const int64_t first = panel_start(p, panel), wide = panel_start(p, panel + 1) - first;
@@ -292,8 +293,8 @@ static void meet_lines(const struct panels *p, int64_t panel, int64_t from, int6
     }
 }
 
-// n lines in as many streams as a kernel takes lines; then those that are left, the last of them again
-// instead of others, whose sums no one reads.
+// Multiplies n lines in GEMM_LINES streams, then the lines that are left; the last line takes the place of
+// missing ones, whose sums are never read.
 static void multiply_block(const struct panels *p, int64_t from, int64_t k, const char *a, int64_t n,
                            char *sums) {
     const int64_t each = n / GEMM_LINES, width = p->vectors * p->lanes;
@@ -308,12 +309,13 @@ static void multiply_block(const struct panels *p, int64_t from, int64_t k, cons
         }
 }
 
-// Streams are an odd number of lines apart: lines of 2^n bytes share fewer places of a cache so.
+// Returns how many lines to read at once. Streams are an odd number of lines apart, so that lines of 2^n
+// bytes use more sets of a cache.
 static int64_t lines_at_once(int64_t most) {
     return most < GEMM_LINES ? most : ((most / GEMM_LINES - 1) | 1) * GEMM_LINES;
 }
 
-// Lines that several panels read stay in L2 meanwhile.
+// Computes n lines, in blocks that stay in L2 while several panels read them.
 static void multiply_panels(const struct panels *p, const char *a, int64_t n, char *sums) {
     const struct thin *t = p->t;
     for (int64_t from = 0, k; from < t->k; from += k) {
@@ -349,9 +351,10 @@ static bool multiply_paneled(zl_dtype dtype, const struct thin *t) {
     return true;
 }
 
-// Lines across vectors --------------------------------------------------------------------------------------
+// Rows across vectors ---------------------------------------------------------------------------------------
 //
-// Some lines at a time are added to all results, which lie as tiles of a few vectors and columns consecutive.
+// A few rows at a time are added to all results, which are stored as consecutive tiles of a few vectors and
+// columns.
 
 enum { TILE_BYTES = GEMM_ACROSS * GEMM_ACROSS_BYTES };
 
@@ -359,11 +362,11 @@ struct across {
     const struct thin *t;
     gemm_across_fn *run;
     int64_t item, columns; // of a tile
-    int64_t groups;        // of GEMM_ACROSS vectors
-    char *packed, *sums;   // a panel for each group; of a tile's columns those of all groups side by side
+    int64_t groups;        // groups of GEMM_ACROSS vectors
+    char *packed, *sums;   // a panel per group; the sums of all groups for a tile's columns are consecutive
 };
 
-// Columns [from, from + n) of some lines. The last ones, if they are less than a tile, are copied first.
+// Adds columns [from, from + n) of some rows. A last partial tile is copied first.
 static void add_lines(const struct across *c, int64_t line, int64_t lines, int64_t from, int64_t n) {
     const struct thin *t = c->t;
     const int64_t row = t->along * c->item, tiles = n / c->columns, rest = n % c->columns;

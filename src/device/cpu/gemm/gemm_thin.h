@@ -1,6 +1,6 @@
 // gemm_thin.h - a few vectors times a matrix, included once per type: THIN(name), THIN_TYPE, and THIN_DOTS:
-// whether chains are summed side by side. `rows` vectors lie x_row elements apart, rows of the matrix `line`,
-// and results of a vector y_row. Sums have the order of gemm_order.c.
+// whether chains are summed side by side. `rows` vectors are x_row elements apart, rows of the matrix `line`
+// elements, and the results of different vectors y_row. Sums have the order of gemm_order.c.
 
 typedef THIN_TYPE THIN(vector) __attribute__((vector_size(16)));
 typedef THIN(vector) THIN(memory) __attribute__((aligned(sizeof(THIN_TYPE)), may_alias));
@@ -11,7 +11,7 @@ typedef THIN(vector) THIN(memory) __attribute__((aligned(sizeof(THIN_TYPE)), may
 
 #if THIN_DOTS
 
-// One vector of each of some rows times one of each of some lines: each lane of a sum is a chain.
+// Multiplies LANES elements of some vectors with those of some lines: each lane of a sum is a chain.
 INNER void THIN(step)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, const THIN_TYPE *a,
                       int64_t apart, THIN(vector) sum[SIDE][STREAMS]) {
     GEMM_CONTRACT
@@ -26,8 +26,8 @@ INNER void THIN(step)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, co
             sum[r][l] += READ(x + r * x_row) * part[l];
 }
 
-// Each vector times each of some lines along it, `apart` elements from each other, to places `apart_y` from
-// each other. The last elements are padded with zeros.
+// Multiplies each vector with some lines along it, which are `apart` elements from each other; the results of
+// a vector are apart_y from each other. The last elements are padded with zeros.
 INNER void THIN(dots)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, const THIN_TYPE *a,
                       int64_t apart, const struct gemm_order *o, THIN_TYPE *y, int64_t y_row,
                       int64_t apart_y) {
@@ -48,7 +48,7 @@ INNER void THIN(dots)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, co
             THIN(step)(rows, lines, by, LANES, rest, LANES, sum);
         }
 #pragma GCC unroll 4
-        for (int l = 0; l < lines; l++) { // a lane of totals is a vector
+        for (int l = 0; l < lines; l++) { // each lane of a total belongs to one vector
             THIN(vector) lane[SIDE] = {sum[0][l], sum[1][l], sum[2][l], sum[3][l]};
             total[l] = lanes_add_chains(from == 0, lane, total[l]);
         }
@@ -60,7 +60,7 @@ INNER void THIN(dots)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, co
             y[r * y_row + l * apart_y] = total[l][r];
 }
 
-// n lines along `rows` vectors.
+// Multiplies n lines along the vectors with `rows` vectors.
 INNER void THIN(along)(int rows, const THIN_TYPE *x, int64_t x_row, const THIN_TYPE *a, int64_t line,
                        const struct gemm_order *o, int64_t n, THIN_TYPE *y, int64_t y_row) {
     const int64_t each = n / STREAMS;
@@ -70,7 +70,7 @@ INNER void THIN(along)(int rows, const THIN_TYPE *x, int64_t x_row, const THIN_T
         THIN(dots)(rows, 1, x, x_row, a + j * line, 0, o, y + j, y_row, 0);
 }
 
-// Up to SIDE vectors.
+// Multiplies n lines along the vectors with up to SIDE vectors.
 GEMM_FUSED static void THIN(few_along)(int64_t rows, const void *vectors, int64_t x_row, const void *matrix,
                                        int64_t line, const struct gemm_order *o, int64_t n, void *to,
                                        int64_t y_row) {
@@ -84,8 +84,8 @@ GEMM_FUSED static void THIN(few_along)(int64_t rows, const void *vectors, int64_
 
 #endif
 
-// Some lines along k, each times a panel of SIDE vectors, in the order of k: a lane sums the products of one
-// vector.
+// Multiplies some lines along k with a panel of SIDE vectors, in the order of k: each lane sums the products
+// of one vector.
 INNER void THIN(meet)(const THIN_TYPE *const *line, const THIN_TYPE *panel, const struct gemm_order *o,
                       THIN(vector) total[PANEL_LINES][SIDE / LANES]) {
     GEMM_CONTRACT
@@ -122,7 +122,7 @@ INNER void THIN(meet)(const THIN_TYPE *const *line, const THIN_TYPE *panel, cons
     }
 }
 
-// n lines times a panel of `rows` vectors; the last line stands for those that are missing.
+// Multiplies n lines with a panel of `rows` vectors; the last line takes the place of missing ones.
 GEMM_FUSED static void THIN(few_in_order)(int64_t rows, const void *panel, int64_t x_row, const void *matrix,
                                           int64_t line, const struct gemm_order *o, int64_t n, void *to,
                                           int64_t y_row) {
@@ -140,12 +140,13 @@ GEMM_FUSED static void THIN(few_in_order)(int64_t rows, const void *panel, int64
     }
 }
 
-// y (rows x n) += lines across the vectors, `apart` of them from each other, each times its element of the
-// vectors, in order. Lines that follow them are fetched, unless they are streams (gemm_vector.h).
+// Adds rows across the vectors, which are `apart` rows from each other and are each multiplied with their
+// elements of the vectors, to y (rows x n), in order. The rows that follow are prefetched, unless the rows
+// are streams (gemm_vector.h).
 INNER void THIN(add)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, const THIN_TYPE *a, int64_t line,
                      int64_t apart, bool streams, int64_t n, THIN_TYPE *y, int64_t y_row) {
     GEMM_CONTRACT
-    const int wide = rows > 2 ? 2 : 4; // vectors at a time
+    const int wide = rows > 2 ? 2 : 4; // vectors of sums at a time
     THIN_TYPE by[SIDE][STREAMS];
     int64_t i = 0;
 #pragma GCC unroll 4
@@ -186,7 +187,7 @@ INNER void THIN(add)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, con
                 y[r * y_row + i] += by[r][l] * a[l * apart * line + i];
 }
 
-// k lines across them, added to y.
+// Adds k rows across the vectors to y.
 INNER void THIN(across)(int rows, const THIN_TYPE *x, int64_t x_row, const THIN_TYPE *a, int64_t line,
                         int64_t k, bool streams, int64_t n, THIN_TYPE *y, int64_t y_row) {
     const int64_t steps = k / STREAMS;
@@ -200,7 +201,7 @@ INNER void THIN(across)(int rows, const THIN_TYPE *x, int64_t x_row, const THIN_
         THIN(add)(rows, 1, x + p, x_row, a + p * line, line, 0, true, n, y, y_row);
 }
 
-// Up to SIDE vectors.
+// Adds k rows across up to SIDE vectors to the results.
 GEMM_FUSED static void THIN(few_across)(int64_t rows, const void *vectors, int64_t x_row, const void *matrix,
                                         int64_t line, int64_t k, bool streams, int64_t n, void *to,
                                         int64_t y_row) {

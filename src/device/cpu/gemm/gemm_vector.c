@@ -1,10 +1,9 @@
-// gemm_vector.c - matrix-vector products. The matrix is read once, along its contiguous axis, whichever that
-// is.
+// gemm_vector.c - matrix-vector products. The matrix is read once, along whichever axis is contiguous.
 //
 // The order of summation is that of gemm_order.c. Rows along the vector are read in several streams, each of
 // them sequential in memory: one Neoverse-V1 reads rows of 4096 floats at 35 GB/s this way, and at 25 GB/s if
-// neighbouring rows are read side by side. Rows across the vector are read in order and prefetched. f16 and
-// bf16 are widened as they are read. If no axis is contiguous, rows are gathered first.
+// adjacent rows are read side by side. Rows across the vector are read in order and prefetched. f16 and bf16
+// are widened as they are read. If no axis is contiguous, rows are gathered first.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/gemm/product.h"
@@ -14,18 +13,19 @@
 #include <string.h>
 
 enum {
-    STREAMS = 4,           // that are read side by side
-    ROWS_MOST = 2048,      // results of lines along the vector at once
-    GROUP = 2,             // chains whose lines are read together,
-    CHAIN_LINES = 2,       // so many of each at a time
-    GROUP_STRIP = 1 << 14, // bytes of sums of each that stay in L1 meanwhile
-    STRIP = 1 << 13,       // bytes of sums that stay in L1 while lines are added to them in order,
-    STRIP_LEAST = 64,      // results of one
-    PIECE = 1 << 17,       // or that stay in L2 while streams are
-    SLICES_MOST = 16,      // spans where the order is free
+    STREAMS = 4,           // rows that are read side by side
+    ROWS_MOST = 2048,      // results that are computed at once from rows along the vector
+    GROUP = 2,             // chains whose rows are read together,
+    CHAIN_LINES = 2,       // so many rows of each chain at a time
+    GROUP_STRIP = 1 << 14, // bytes of sums of each of these chains, which stay in L1
+    STRIP = 1 << 13,       // bytes of sums that stay in L1 while rows are added to them in order
+    STRIP_LEAST = 64,      // results per strip, at least
+    PIECE = 1 << 17,       // bytes of sums that stay in L2 while streams are added to them
+    SLICES_MOST = 16,      // spans if the order of sums is free; each has at least SLICE_LINES rows and
+                           // SLICE_BYTES
     SLICE_LINES = 16,
     SLICE_BYTES = 1 << 18,
-    GATHER = 65536, // bytes of lines that are gathered at once
+    GATHER = 65536, // bytes of rows that are gathered at once
 };
 
 #define LANED(name)     laned_##name##_f32
@@ -58,7 +58,7 @@ enum {
 
 typedef halves8 halves8_memory __attribute__((aligned(2), may_alias));
 
-// The upper half of a float.
+// Returns a float whose upper half are the bits of a bf16.
 static inline float widen_bf16(const uint16_t *from) {
     union {
         uint32_t bits;
@@ -82,7 +82,7 @@ static inline float widen_bf16(const uint16_t *from) {
 #define GEMV_DOTS  1
 #include "device/cpu/gemm/gemm_vector.h"
 
-#if defined(__aarch64__) // converts halves without any extension
+#if defined(__aarch64__) // every aarch64 converts f16
 
 #define READ_F16(p, low, high)                                   \
     do {                                                         \
@@ -128,7 +128,7 @@ GEMV_TARGET static inline float widen_f16(const uint16_t *from) {
 
 #endif
 
-// Lines are `line` elements apart.
+// Rows are `line` elements apart.
 typedef void along_fn(const void *a, int64_t line, const void *x, const struct gemm_order *o, int64_t count,
                       void *y);
 typedef void across_fn(const void *a, int64_t line, const void *x, int64_t k, int64_t n, bool streams,
@@ -136,15 +136,15 @@ typedef void across_fn(const void *a, int64_t line, const void *x, int64_t k, in
 typedef void chains_fn(const void *a, int64_t line, const void *const *x, const int64_t *count, int64_t n,
                        void *y, int64_t apart);
 
-// The best first.
+// The best readers come first.
 static const struct reader {
-    const char *needs; // as of cpu_has; NULL: nothing
+    const char *needs; // as in cpu_has; NULL: nothing
     zl_dtype dtype;
     bool narrow;        // the vector has the matrix's dtype; else that of the result
-    along_fn *along;    // the lanes of a vector are chains
-    along_fn *in_order; // there is one chain; NULL: lines are gathered as float32 then
-    across_fn *across;  // of one chain
-    chains_fn *chains;  // of GROUP chains of a span; NULL: one after the other
+    along_fn *along;    // rows along the vector; the lanes of a register are chains
+    along_fn *in_order; // the same with one chain; NULL: rows are gathered as float32
+    across_fn *across;  // rows across the vector, of one chain
+    chains_fn *chains;  // of GROUP chains of a span; NULL: chains are read one after the other
 } readers[] = {
 #if defined(__aarch64__)
     {"bf16", ZL_BFLOAT16, true, NULL, along_bfmmla, across_bfmmla, NULL},
@@ -165,23 +165,22 @@ static const struct reader *reader_for(zl_dtype dtype) {
     return NULL;
 }
 
-// y[i] = sum of a[i, p] * x[p]. Strides are in bytes.
+// y[i] = sum over p of a[i, p] * x[p]. Strides are in bytes.
 struct gemv {
     int64_t rows, k;
     const char *a;
     int64_t row, col;
-    const char
-        *x; // contiguous and as wide as y, or as narrow as a; chains are apart where lines lie across it
+    const char *x; // contiguous; has the dtype of y or of a; for rows across it, chain after chain
     char *y;
     int64_t y_stride;
     int64_t item, wide; // bytes of an element of a, and of x and y
-    row_fn *widen;      // NULL: a is as wide
+    row_fn *widen;      // NULL: a has the dtype of the sums, or its reader converts it
     const struct reader *read;
-    along_fn *along; // of read; NULL: lines lie across the vector
+    along_fn *along; // of read; NULL: rows are across the vector
     struct gemm_order order;
-    int64_t chains; // of all spans,
-    int64_t group;  // of which so many are summed side by side
-    bool streams;   // lines across the vector need not be added in order
+    int64_t chains; // chains of all spans
+    int64_t group;  // chains that are summed side by side
+    bool streams;   // rows across the vector need not be added in order
     int64_t x_item; // bytes of an element of x
 };
 
@@ -200,7 +199,7 @@ static void multiply_along(const struct gemv *v) {
     }
 }
 
-// Results [from, from + n) of a group of chains, whose sums are `apart` elements from each other.
+// Computes results [from, from + n) for a group of chains, whose sums are `apart` elements from each other.
 static void multiply_group(const struct gemv *v, int64_t group, int64_t from, int64_t n, char *sum,
                            int64_t apart) {
     const struct gemm_chain chain = gemm_chain_at(&v->order, group * v->group);
@@ -224,7 +223,7 @@ static row_fn *add_row(const struct gemv *v) {
     return cpu_level()->rows->op[TILE_ADD][v->wide == 8 ? ZL_FLOAT64 : ZL_FLOAT32][0];
 }
 
-// Returns how many results are summed at once: fewer if all threads would not get a group each.
+// Returns how many results are summed at once: fewer if not every thread would get a group otherwise.
 static int64_t strip_of(const struct gemv *v) {
     if (v->group == 1)
         return MIN_OF((v->streams ? PIECE : STRIP) / v->wide, v->rows);
@@ -251,12 +250,12 @@ static bool multiply_across(const struct gemv *v) {
     return true;
 }
 
-// Multiplies rows that must be gathered first, and widened if there is no reader of their dtype, some at a
+// Gathers rows, and widens them if there is no reader for their dtype, then multiplies them, some rows at a
 // time.
 static bool multiply_gathered(const struct gemv *v) {
     int64_t line = v->k * (v->widen ? v->wide + v->item : v->item), lines = MAX_OF(GATHER / line, 1);
     char *wide = cpu_scratch(SCRATCH_LINES, (size_t)(lines * line)),
-         *narrow = wide; // wide ones first: they are aligned so
+         *narrow = wide; // the wide elements come first, so that they are aligned
     struct gemv some = *v;
     if (!wide)
         return false;
@@ -276,8 +275,8 @@ static bool multiply_gathered(const struct gemv *v) {
     return true;
 }
 
-// The vector, contiguous, and wide if its reader wants that: where it is, or in scratch. Lines across it are
-// read chain by chain, so elements lie in the order of chains then.
+// Returns the vector, contiguous and in the dtype that its reader needs: in place, or in a scratch buffer.
+// Rows across it are read chain by chain, so its elements are then in the order of chains.
 static const char *read_vector(const struct gemv *v, zl_dtype dtype, const char *x, int64_t stride) {
     const bool same = v->x_item == v->item, chained = !v->along && v->order.chains > 1;
     if (same && stride == v->item && !chained)
@@ -315,7 +314,8 @@ static void choose_reader(struct gemv *v, zl_dtype dtype) {
     v->group = !v->along && chained && v->read->chains ? GROUP : 1;
 }
 
-// Where the order is free: spans for all threads, or one, of chains side by side.
+// Returns the order to use if it is free: for rows across the vector, spans for several threads; else one
+// span of chains that are summed side by side.
 static struct gemm_order free_order(zl_dtype dtype, const struct gemm *g, bool across) {
     const int64_t bytes = g->m * g->n * g->k * (int64_t)zl_dtype_size(dtype);
     int64_t spans = across ? MIN_OF(MIN_OF(g->k / SLICE_LINES, bytes / SLICE_BYTES), SLICES_MOST) : 1;
@@ -334,7 +334,7 @@ static struct gemm_order order_for(zl_dtype dtype, const struct gemm *g) {
                : free_order(dtype, g, across);
 }
 
-// Sizes and strides, and the vector as its reader wants it.
+// Sets the sizes and strides, and prepares the vector for its reader.
 static bool open_gemv(struct gemv *v, zl_dtype dtype, const struct gemm *g) {
     bool half = dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16, by_row = g->n == 1;
     int64_t item = (int64_t)zl_dtype_size(dtype), wide = half ? 4 : item;
@@ -365,8 +365,8 @@ bool cpu_gemv(zl_dtype dtype, const struct gemm *g) {
 
 // By all threads --------------------------------------------------------------------------------------------
 //
-// Threads share out strips of the groups of chains of lines across the vector. Sums of all chains wait until
-// they are added up in order.
+// Threads divide the strips of all groups of chains of rows across the vector. The sums of all chains are
+// kept, and added up in order afterwards.
 
 enum { SHARED_LEAST = 1 << 18, SHARED_BYTES = 1 << 19, ADDED_LEAST = 1 << 18 };
 
@@ -375,8 +375,8 @@ struct slices {
     zl_dtype dtype;
     const struct gemm *g;
     int64_t strips;
-    char *sum;      // of each chain
-    row_fn *narrow; // of results; NULL: they are as wide as sums
+    char *sum;      // of all chains
+    row_fn *narrow; // converts results; NULL: they have the dtype of the sums
 };
 
 bool cpu_gemv_is_shared(zl_dtype dtype, const struct gemm *g) {
@@ -413,7 +413,7 @@ static void add_slices(const void *context, int64_t from, int64_t to) {
         int64_t step = s->g->n == 1 ? s->g->added.row : s->g->added.col;
         cpu_gemm_add(s->dtype, &s->g->added, (float *)(void *)sum, from * step, step, to - from);
     }
-    char *narrow = sum + v->rows * v->wide; // where those of the second chain were
+    char *narrow = sum + v->rows * v->wide; // memory of the second chain's sums, which are no longer needed
     cpu_call_row(s->narrow, narrow, sum, NULL, NULL, to - from);
     cpu_move((size_t)v->item, v->y + from * v->y_stride / 2, (struct stride2){0, v->y_stride / 2}, narrow,
              (struct stride2){0, v->item}, 1, to - from);

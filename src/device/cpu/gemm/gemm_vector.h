@@ -1,7 +1,7 @@
-// gemm_vector.h - matrix times vector, included once per dtype of the matrix: GEMV(name), GEMV_FROM,
-// GEMV_TYPE (of vectors and sums), GEMV_LOAD(from, low, high), which reads two vectors, GEMV_DOTS: whether
-// chains are summed side by side, and GEMV_TARGET: the CPUs that it is for, nothing for all of them. Sums
-// have the order of gemm_order.c.
+// gemm_vector.h - matrix-vector products, included once per dtype of the matrix: GEMV(name), GEMV_FROM,
+// GEMV_TYPE (of vectors and sums), GEMV_LOAD(from, low, high), which reads two vectors, GEMV_ONE(from), which
+// reads one element, GEMV_DOTS: whether chains are summed side by side, and GEMV_TARGET: the CPUs that it is
+// compiled for, or nothing for all of them. Sums have the order of gemm_order.c.
 
 #ifndef GEMV_TARGET
 #define GEMV_TARGET
@@ -19,7 +19,7 @@ GEMV_TARGET static inline GEMV_TYPE GEMV(one)(const GEMV_FROM *from) {
     return (GEMV_TYPE)GEMV_ONE(from);
 }
 
-// Four vectors.
+// Reads four vectors.
 GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(read)(const GEMV_FROM *from,
                                                                          GEMV(vector) * to) {
     GEMV_LOAD(from, to[0], to[1]);
@@ -28,7 +28,8 @@ GEMV_TARGET static inline __attribute__((always_inline)) void GEMV(read)(const G
 
 #if GEMV_DOTS
 
-// Four vectors of lines `apart` elements from each other times those of x: each lane of a sum is a chain.
+// Multiplies four vectors of each of some lines, `apart` elements from each other, with those of x: each lane
+// of a sum is a chain.
 GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void
 GEMV(step)(int rows, const GEMV_FROM *a, int64_t apart, const GEMV_TYPE *x, GEMV(vector) * sum) {
     GEMM_CONTRACT
@@ -42,7 +43,8 @@ GEMV(step)(int rows, const GEMV_FROM *a, int64_t apart, const GEMV_TYPE *x, GEMV
     }
 }
 
-// Such lines times all of x, to places `apart_y` from each other. The last elements are padded with zeros.
+// Multiplies such lines with all of x; the results are apart_y elements from each other. The last elements
+// are padded with zeros.
 GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void
 GEMV(dots)(int rows, const GEMV_FROM *a, int64_t apart, const GEMV_TYPE *x, const struct gemm_order *o,
            GEMV_TYPE *y, int64_t apart_y) {
@@ -68,7 +70,7 @@ GEMV(dots)(int rows, const GEMV_FROM *a, int64_t apart, const GEMV_TYPE *x, cons
         y[r * apart_y] = total[r];
 }
 
-// Lines along the vector: y[r] for count lines.
+// Multiplies `count` rows along the vector; y has a result for each.
 GEMM_FUSED GEMV_TARGET static void GEMV(along)(const void *from, int64_t line, const void *vector,
                                                const struct gemm_order *o, int64_t count, void *to) {
     GEMM_CONTRACT
@@ -83,8 +85,8 @@ GEMM_FUSED GEMV_TARGET static void GEMV(along)(const void *from, int64_t line, c
 
 #endif
 
-// y[i] += the sum of lines, `apart` elements from each other, times elements of x, in order. Lines that
-// follow them are fetched, unless they are streams, whose next elements a processor foresees.
+// Adds rows, `apart` elements from each other, times elements of x to y, in order. The rows that follow are
+// prefetched, unless the rows are streams, which the processor prefetches by itself.
 GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void
 GEMV(add)(int lines, GEMV_TYPE *y, const GEMV_FROM *a, int64_t apart, const GEMV_TYPE *x, int64_t apart_x,
           bool streams, int64_t n) {
@@ -117,7 +119,7 @@ GEMV(add)(int lines, GEMV_TYPE *y, const GEMV_FROM *a, int64_t apart, const GEMV
             y[i] += by[r] * GEMV(one)(a + r * apart + i);
 }
 
-// Lines across the vector: y, of n elements, is the sum of k lines.
+// Sums k rows across the vector into the n elements of y.
 GEMM_FUSED GEMV_TARGET static void GEMV(across)(const void *from, int64_t line, const void *vector, int64_t k,
                                                 int64_t n, bool streams, void *to) {
     GEMM_CONTRACT
@@ -136,8 +138,8 @@ GEMM_FUSED GEMV_TARGET static void GEMV(across)(const void *from, int64_t line, 
 
 #if GEMV_DOTS
 
-// y[c], `apart` elements from each other, += CHAIN_LINES lines of each chain c of a group, times their
-// elements of x. The same lines are fetched `ahead` elements further.
+// Adds CHAIN_LINES rows of each chain of a group, times their elements of x, to the sums y of the chains,
+// which are `apart` elements from each other. Prefetches the rows `ahead` elements further.
 GEMM_FUSED GEMV_TARGET static inline __attribute__((always_inline)) void
 GEMV(add_chains)(GEMV_TYPE *y, int64_t apart, const GEMV_FROM *a, int64_t line, const GEMV_TYPE *const *x,
                  int64_t ahead, int64_t n) {
@@ -174,9 +176,9 @@ GEMV(add_chains)(GEMV_TYPE *y, int64_t apart, const GEMV_FROM *a, int64_t line, 
                 y[c * apart + i] += by[c][r] * GEMV(one)(a + (r * GEMM_CHAINS + c) * line + i);
 }
 
-// A group of chains of lines across the vector, side by side, so that neighbouring lines are read together.
-// count: lines of each chain, which begin at its element of `vectors`. The sums, of n elements each, are
-// `apart` elements from each other.
+// Sums a group of chains of rows across the vector, side by side, so that adjacent rows are read together.
+// count: rows of each chain; `vectors` has the elements of x for each chain. The sums, of n elements each,
+// are `apart` elements from each other.
 GEMM_FUSED GEMV_TARGET static void GEMV(chains)(const void *from, int64_t line, const void *const *vectors,
                                                 const int64_t *count, int64_t n, void *to, int64_t apart) {
     GEMM_CONTRACT

@@ -1,18 +1,18 @@
-// gemm_vector_half.h - matrix times vector of f16 and bf16 on aarch64, by the instructions of the kernels in
-// gemm_neon.c, so that sums have the same bits. Included by gemm_vector.c.
+// gemm_vector_half.h - matrix-vector products of f16 and bf16 on aarch64, with the same instructions as the
+// kernels in gemm_neon.c, so that sums have the same bits. Included by gemm_vector.c.
 
 // f16 by fmlal, which rounds once, to float32 ---------------------------------------------------------------
 
 #define FMLAL(sum, a, x)  __asm__("fmlal %0.4s, %1.4h, %2.4h" : "+w"(sum) : "w"(a), "w"(x))
 #define FMLAL2(sum, a, x) __asm__("fmlal2 %0.4s, %1.4h, %2.4h" : "+w"(sum) : "w"(a), "w"(x))
 
-enum { HALVES = 8 }; // of a vector
+enum { HALVES = 8 }; // per vector
 
 static inline float widen_f16(const uint16_t *from) {
     return (float)*(const __fp16 *)(const void *)from;
 }
 
-// As GEMV(dots) in gemm_vector.h.
+// Multiplies like GEMV(dots) in gemm_vector.h.
 CPU_WITH("fp16fml")
 static inline __attribute__((always_inline)) void dots_fmlal(int rows, const uint16_t *a, int64_t apart,
                                                              const uint16_t *x, const struct gemm_order *o,
@@ -113,7 +113,7 @@ static inline halves8 quads_of(halves8 a, halves8 b, bool low) {
     return (halves8)(low ? __builtin_shufflevector(x, y, 0, 2) : __builtin_shufflevector(x, y, 1, 3));
 }
 
-// Eight elements of BF16_LINES lines.
+// Multiplies eight elements of BF16_LINES lines with those of the vector, and adds the products to sum.
 CPU_WITH("bf16")
 static inline __attribute__((always_inline)) void add_quads(const uint16_t *const *line, int64_t at,
                                                             halves8 by, floats4 *sum) {
@@ -127,7 +127,7 @@ static inline __attribute__((always_inline)) void add_quads(const uint16_t *cons
     }
 }
 
-// A sum and the one of the line beside it are elements 0 and 2.
+// Multiplies BF16_LINES lines. Elements 0 and 2 of total[p] are the results of lines 2 p and 2 p + 1.
 CPU_WITH("bf16")
 static void lines_bfmmla(const uint16_t *const *line, const uint16_t *x, const struct gemm_order *o,
                          floats4 *total) {
@@ -157,7 +157,7 @@ static void along_bfmmla(const void *from, int64_t line, const void *vector, con
     const int64_t each = count / BF16_LINES;
     float *y = to;
     for (int64_t i = 0; i < count; i += BF16_LINES) {
-        const bool whole = i / BF16_LINES < each; // pairs of neighbours in as many streams
+        const bool whole = i / BF16_LINES < each; // pairs of adjacent rows, in BF16_PAIRS streams
         const int64_t first = whole ? i / BF16_PAIRS : i, apart = whole ? 2 * each : 2;
         const uint16_t *lines[BF16_LINES];
         floats4 total[BF16_PAIRS] = {{0}};
@@ -170,7 +170,7 @@ static void along_bfmmla(const void *from, int64_t line, const void *vector, con
     }
 }
 
-// Four lines of eight columns as quads of columns, two in each vector.
+// Transposes four rows of eight columns into quads of columns, two per vector.
 static inline __attribute__((always_inline)) void transpose_quads(const halves8 *line, halves8 *quads) {
     const halves8 even_low = __builtin_shufflevector(line[0], line[2], 0, 8, 1, 9, 2, 10, 3, 11),
                   even_high = __builtin_shufflevector(line[0], line[2], 4, 12, 5, 13, 6, 14, 7, 15),
@@ -182,7 +182,7 @@ static inline __attribute__((always_inline)) void transpose_quads(const halves8 
     quads[3] = __builtin_shufflevector(even_high, odd_high, 4, 12, 5, 13, 6, 14, 7, 15);
 }
 
-// Adds ACROSS_QUADS quads of lines to sums of eight columns, which bfmmla leaves twice each.
+// Adds ACROSS_QUADS quads of rows to the sums of eight columns, each of which bfmmla computes twice.
 CPU_WITH("bf16")
 static inline __attribute__((always_inline)) void add_columns(const uint16_t *a, int64_t line,
                                                               const halves8 *by, float *sums) {
@@ -209,7 +209,7 @@ static inline __attribute__((always_inline)) void add_columns(const uint16_t *a,
         *(floats_memory *)(sums + v * 4) = sum[v];
 }
 
-// Lines or columns that do not fill a step go through a copy, padded with zeros.
+// Adds rows or columns that do not fill a step, through a copy that is padded with zeros.
 CPU_WITH("bf16")
 static void add_padded(const uint16_t *a, int64_t line, const halves8 *by, int64_t lines, int64_t cols,
                        float *sums) {
@@ -223,7 +223,7 @@ CPU_WITH("bf16")
 static void columns_bfmmla(const uint16_t *a, int64_t line, const uint16_t *x, int64_t k, int64_t n,
                            float *y) {
     enum { LINES = ACROSS_QUADS * QUAD };
-    float sums[BF16_COLUMNS * 2 + 2 * HALVES]; // each twice
+    float sums[BF16_COLUMNS * 2 + 2 * HALVES]; // each sum twice
     memset(sums, 0, (size_t)(n + HALVES) * 2 * sizeof *sums);
     for (int64_t p = 0; p < k; p += LINES, a += LINES * line) {
         const int64_t lines = MIN_OF(LINES, k - p);
@@ -245,7 +245,7 @@ static void columns_bfmmla(const uint16_t *a, int64_t line, const uint16_t *x, i
 CPU_WITH("bf16")
 static void across_bfmmla(const void *from, int64_t line, const void *vector, int64_t k, int64_t n,
                           bool streams, void *to) {
-    (void)streams; // four lines that follow each other are multiplied at once
+    (void)streams; // the rows are not read as streams: four consecutive ones are multiplied at once
     for (int64_t i = 0; i < n; i += BF16_COLUMNS)
         columns_bfmmla((const uint16_t *)from + i, line, vector, k, MIN_OF(BF16_COLUMNS, n - i),
                        (float *)to + i);

@@ -1,5 +1,5 @@
-// gemm_vnni.c - micro-kernels of x86_64 with dot products of bytes: AVX512-VNNI, and AVX-VNNI where there is
-// no AVX-512. The instruction wants one side without sign, which is b.
+// gemm_vnni.c - micro-kernels for x86_64 with dot products of bytes: AVX512-VNNI, or AVX-VNNI without
+// AVX-512. The instruction needs one unsigned operand, which is b.
 
 #include "device/cpu/gemm/gemm.h"
 

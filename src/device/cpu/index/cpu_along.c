@@ -7,17 +7,17 @@
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
-enum { INDEX, ARRAY, OTHER }; // operands: other is the result of take, the values of put
+enum { INDEX, ARRAY, OTHER }; // operands; OTHER: the result of take, or the values of put
 
 struct along {
     struct layout layout;
     zl_dtype dtype;    // of indices
-    int64_t dim, step; // of the axis of the array: elements, bytes
+    int64_t dim, step; // of the indexed axis: elements, bytes
     gather_fn *gather;
     scatter_fn *scatter;
-    take_fn *take; // of indices as they are; NULL: they must be read first
+    take_fn *take; // for contiguous indices; NULL: indices are converted first
     put_fn *put;
-    int apart; // an axis of the layout whose places do not meet in the array; -1: none
+    int apart; // an axis of the layout whose positions have no elements of the array in common; -1: none
 };
 
 typedef void along_row(const struct along *a, char *array, char *other, int64_t *index, int64_t n);
@@ -44,7 +44,7 @@ static void put_row(const struct along *a, char *array, char *other, int64_t *in
     a->scatter(array, index, other, x->stride[OTHER], n);
 }
 
-// A row of the layout, block by block.
+// Takes or puts a row of the layout, block by block.
 static void run_row(const struct along *a, const struct walk *w, along_row *row) {
     const struct layout_axis *x = &a->layout.axis[a->layout.axes - 1];
     struct indexed axis = {w->data[ARRAY], a->dim, a->step, x->stride[ARRAY]};
@@ -68,7 +68,7 @@ static void add_operand(struct layout *l, zl_array like, zl_array x, const char 
     cpu_layout_add(l, data, array_item(x), like->ndim, like->dim, stride);
 }
 
-// stride: room for as many as there are axes.
+// Sets up the layout but for its third operand. stride: space for one number per axis.
 static void plan(struct along *a, zl_array array, const char *data, zl_array indices, union scalar *room,
                  int axis, int64_t *stride) {
     for (int i = 0; i < array->ndim; i++)
@@ -139,7 +139,7 @@ bool cpu_take_along(const struct call *c) {
     return true;
 }
 
-// Places [from, to) of the axis that keeps threads apart; what falls on one element comes in order.
+// Puts positions [from, to) of the axis that threads share. Writes to the same element are in order.
 static void put_part(const void *context, int64_t from, int64_t to) {
     struct along a = *(const struct along *)context;
     struct layout *l = &a.layout;

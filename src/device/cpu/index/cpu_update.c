@@ -1,4 +1,5 @@
-// cpu_update.c - slices of an array replaced or combined: at places that are known, or read from an array.
+// cpu_update.c - replaces or combines slices of an array, at positions that are constant or read from an
+// array.
 
 #include "device/cpu/index/index.h"
 #include "device/cpu/rows/operands.h"
@@ -10,7 +11,7 @@ static void run_body(const void *context, char *const *p, int64_t n, int64_t mor
     cpu_call_row(*row, p[0], p[1], p[2], NULL, n);
 }
 
-// The elements at `to` and x combined by a row, or replaced; strides of to in elements.
+// Replaces the elements at `to` by x, or combines both by a row kernel; strides of `to` are in elements.
 static void put(int update, zl_dtype dtype, zl_array x, char *to, const int64_t *stride) {
     union scalar room;
     size_t item = array_item(x);
@@ -46,7 +47,8 @@ bool cpu_slice_update(const struct call *c) {
     return true;
 }
 
-// Elements of x before a slice of the given sizes that begins where the starts say.
+// Sets *offset to the elements of x before a slice of the given sizes, whose positions along `axes` are in
+// `start`.
 static bool find_start(zl_array x, zl_array start, const int64_t *axes, const int64_t *size,
                        int64_t *offset) {
     struct indices list;

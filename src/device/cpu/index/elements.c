@@ -24,7 +24,7 @@ gather_fn *cpu_gather_elements(size_t item) {
     return OF_SIZE(gather, item);
 }
 
-// Indices that are contiguous, read and followed in one go.
+// Takes or puts elements by contiguous indices, in one pass.
 #define INDEXED(index, type)                                                                                \
     static void take_##index##_##type(char *out, const struct indexed *axis, const char *indices,           \
                                       int64_t n) {                                                          \
@@ -84,7 +84,7 @@ put_fn *cpu_put_elements(zl_dtype index, size_t item) {
         }                                                                                        \
     }
 
-// Those of whole numbers and floats; sums and products of wide are taken in it, so that they wrap around.
+// Scatters integers and floats. Sums and products are computed in `wide`, in which integers wrap around.
 #define SCATTER_NUMBERS(name, type, wide)                 \
     SCATTER(name##_add, type, ADD_OF((wide)a, (wide)b))   \
     SCATTER(name##_prod, type, PROD_OF((wide)a, (wide)b)) \

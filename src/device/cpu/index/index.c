@@ -1,10 +1,10 @@
-// index.c - take, gather and scatter: slices of an array that indices choose.
+// index.c - take, gather and scatter: slices of an array that indices select.
 
 #include "device/cpu/index/index.h"
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
-enum { AHEAD = 12 }; // slices by which the first line of one is fetched before it is copied
+enum { AHEAD = 12 }; // number of slices ahead of the copy of which the first cache line is prefetched
 
 // Take ------------------------------------------------------------------------------------------------------
 
@@ -12,12 +12,12 @@ struct taking {
     char *out;
     struct indices indices;
     int64_t count;           // of indices
-    int64_t dim, step;       // of the axis: elements, bytes
+    int64_t dim, step;       // of the indexed axis: elements, bytes
     int64_t bytes;           // of a slice
-    struct layout outer;     // axes before it; operand: x
-    struct slice_move slice; // axes after it
-    gather_fn *elements;     // slices of one element
-    take_fn *direct;         // the same, of indices as they are; NULL: they must be read first
+    struct layout outer;     // the axes before it; operand: x
+    struct slice_move slice; // the axes after it
+    gather_fn *elements;     // for slices of one element
+    take_fn *direct;         // the same for contiguous indices; NULL: indices are converted first
 };
 
 // Copies slices [from, to) of one outer position; the result of slice 0 begins at out. Indices out of range
@@ -43,7 +43,7 @@ static void take_row(const struct taking *t, char *out, const char *x, int64_t f
     }
 }
 
-// Slices [from, to) of the result, counted over the outer axes and the indices.
+// Copies slices [from, to) of the result, counted over the outer axes and the indices.
 static void take_part(const void *context, int64_t from, int64_t to) {
     const struct taking *t = context;
     struct walk w;
@@ -110,7 +110,8 @@ static void close_places(struct places *p) {
     memory_free(p->place);
 }
 
-// size: that of a slice along each axis of x. False and an error; then it is closed.
+// Opens the indices of all indexed axes. size: of a slice, along each axis of x. On failure, returns false
+// with an error, and nothing stays open.
 static bool open_places(struct places *p, zl_array x, int count, const zl_array *indices, const int64_t *axes,
                         const int64_t *size) {
     p->count = 0;
@@ -136,7 +137,7 @@ struct gathering {
     const char *data;
     int64_t bytes; // of a slice
     struct places places;
-    gather_fn *elements; // slices of one element
+    gather_fn *elements; // for slices of one element
     struct slice_move slice;
 };
 
@@ -184,15 +185,15 @@ struct scattering {
     char *out;
     int64_t count; // of updates
     struct places places;
-    struct layout updates; // operand: the first element of each
-    scatter_fn *elements;  // slices of one element
+    struct layout updates; // operand: the first element of each update
+    scatter_fn *elements;  // for slices of one element
     struct slice_move slice;
 };
 
-enum { LEFT_OUT = -1, SPLIT_LEAST = 64 }; // bytes of a slice, from which passing over others' costs little
+enum { LEFT_OUT = -1, SPLIT_LEAST = 64 }; // bytes of a slice for which skipping others' updates pays
 
-// Adds this axis's share to the offsets of n updates, and marks those as left out whose position is not in
-// [low, high].
+// Adds the positions along this axis to the offsets of n updates. Marks updates as left out if their position
+// is not in [low, high].
 static void add_within(const struct place *p, int64_t low, int64_t high, int64_t from, int64_t n,
                        int64_t *offset) {
     int64_t index[INDICES_BLOCK];

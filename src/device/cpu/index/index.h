@@ -1,4 +1,4 @@
-// index.h - indices read as positions, elements chosen by them, and slices that are copied or combined.
+// index.h - indices read as positions, elements selected by them, and slices that are copied or combined.
 
 #ifndef INDEX_H
 #define INDEX_H
@@ -28,12 +28,12 @@ static inline void cpu_indices_next(const struct indices *i, int64_t from, int64
     cpu_indices_read(i->data + from * i->step, i->step, i->dtype, n, out);
 }
 
-// An axis that is indexed: its elements, the last valid position, bytes from one element to the next.
+// An indexed axis: its elements, the last valid position, and the bytes from one element to the next.
 struct indices_axis {
     int64_t dim, last, step;
 };
-// Adds to offset[k] how far index from + k reaches along the axis, in bytes, for k in [0, n). An index out of
-// range is clamped.
+// Adds to offset[k], for k in [0, n), the bytes to the position of index from + k along the axis. An index
+// out of range is clamped.
 void cpu_indices_add(const struct indices *i, const struct indices_axis *axis, int64_t from, int64_t n,
                      int64_t *offset);
 
@@ -53,8 +53,8 @@ static inline int64_t cpu_position(int64_t index, int64_t dim, int64_t last) {
 typedef void gather_fn(char *to, const char *from, const int64_t *offset, int64_t n);
 // Returns the function for elements of `item` bytes (1, 2, 4 or 8).
 gather_fn *cpu_gather_elements(size_t item);
-// An axis of which each of several elements chooses a position by its index; these elements are `apart` bytes
-// from each other.
+// An axis, and several elements that each have an index along it; these elements are `apart` bytes from each
+// other.
 struct indexed {
     char *data;
     int64_t dim, step, apart; // elements; bytes
@@ -63,8 +63,8 @@ struct indexed {
 // write ignores them.
 typedef void take_fn(char *to, const struct indexed *x, const char *indices, int64_t n);
 typedef void put_fn(const char *from, const struct indexed *x, const char *indices, int64_t n);
-// Return the function for a dtype of indices and elements of `item` bytes: the one that reads; the one that
-// writes. NULL: there is none for the dtype.
+// Return the function for a dtype of indices and elements of `item` bytes, the first one to read and the
+// second one to write. NULL: there is none for the dtype.
 take_fn *cpu_take_elements(zl_dtype index, size_t item);
 put_fn *cpu_put_elements(zl_dtype index, size_t item);
 // Writes elements, which are `step` bytes apart, to out + offset[i] in order, or combines them with what is
@@ -78,10 +78,10 @@ scatter_fn *cpu_scatter_elements(int update, zl_dtype dtype);
 // Slices of one shape that are copied, or combined with their destination.
 struct slice_move {
     size_t item;
-    size_t run;           // bytes of a slice that is contiguous on both sides; 0: it is not
+    size_t run;           // bytes of a slice that is contiguous on both sides; 0: it is not contiguous
     row_fn *combine;      // NULL: slices are copied
     scatter_fn *elements; // used if rows are not contiguous
-    struct layout layout; // of at least two axes, perhaps of size 1; operands: to, from
+    struct layout layout; // of at least two axes, some of which may have size 1; operands: to, from
 };
 // Plans how slices of a shape are copied or combined. Strides are in elements. update is one of enum update.
 void cpu_slice_plan(struct slice_move *s, zl_dtype dtype, int update, int ndim, const int64_t *dim,
@@ -91,9 +91,9 @@ void cpu_slice_strided(const struct slice_move *s, char *to, const char *from);
 // Returns the row kernel that combines elements, or NULL if the second one replaces the first.
 row_fn *cpu_update_row(int update, zl_dtype dtype);
 
-// Copies so many bytes.
+// Copies `bytes` bytes.
 static inline void cpu_slice_run(char *to, const char *from, size_t bytes) {
-    switch (bytes) { // elements: sizes that are one load and one store
+    switch (bytes) { // sizes of elements: one load and one store each
     case 1: *to = *from; return;
     case 2: memcpy(to, from, 2); return;
     case 4: memcpy(to, from, 4); return;

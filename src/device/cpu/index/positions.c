@@ -3,7 +3,7 @@
 #include "device/cpu/index/index.h"
 #include "device/cpu/rows/operands.h"
 
-// One step from each to the next, or none.
+// Sets the step between indices. Returns false if the strides need more than one.
 static bool is_regular(struct indices *i, zl_array a) {
     struct layout l;
     cpu_layout_start(&l, a->ndim, a->dim, 0);
@@ -62,7 +62,7 @@ void cpu_indices_read(const char *data, int64_t step, zl_dtype dtype, int64_t n,
     }
 }
 
-// Indices consecutive, along axes that 32 bits are enough for: vectors multiply those.
+// Adds contiguous 32-bit indices along an axis for which 32 bits suffice: vectors can multiply those.
 #define ADD_NARROW(name, type, position)                                                                \
     static void name(const char *data, const struct indices_axis *axis, int64_t n,                      \
                      int64_t *restrict offset) {                                                        \

@@ -1,4 +1,4 @@
-// slice_move.c - slices of an array, one after the other, copied elsewhere or combined with what is there.
+// slice_move.c - copies slices of an array, or combines them with their destination.
 
 #include "device/cpu/index/index.h"
 #include "device/cpu/rows/operands.h"
@@ -39,7 +39,7 @@ void cpu_slice_plan(struct slice_move *s, zl_dtype dtype, int update, int ndim, 
     add_axes(l, item);
 }
 
-// A row where both sides are contiguous, else element by element.
+// Combines a row by a row kernel if both sides are contiguous, else element by element.
 static void combine_row(const struct slice_move *s, char *to, const char *from) {
     const struct layout_axis *a = &s->layout.axis[s->layout.axes - 1];
     int64_t item = (int64_t)s->item;

@@ -1,11 +1,11 @@
-// argreduce_columns.c - the extremes of many columns: row after row, each element beside the best of its
-// column so far.
+// argreduce_columns.c - the extremes of many columns: each row is compared with the best elements of the
+// columns so far.
 
 #include "device/cpu/order/argreduce.h"
 #include "device/cpu/rows/operands.h"
 
-// A row of n elements, at position `at`, which becomes that of those that are better. The first of equal ones
-// counts, and the first NaN before all others.
+// Compares a row of n elements, at position `at`, with the best of each column, which its better elements
+// replace. The first of equal elements wins, and the first NaN wins over all others.
 #define BETTER(name, type, position_type, is_better)                                          \
     static void name(const char *row, int64_t n, int64_t at, void *values, void *positions) { \
         type *restrict best = values;                                                         \

@@ -4,7 +4,7 @@
 #include "device/cpu/order/argreduce.h"
 #include "device/cpu/rows/element_ops.h"
 
-enum { GROUP = 4, VECTOR = 16 }; // vectors looked at together; bytes of one
+enum { GROUP = 4, VECTOR = 16 }; // vectors that are compared together; bytes of one
 
 typedef uint64_t words __attribute__((vector_size(VECTOR)));
 
@@ -66,7 +66,7 @@ FIRST_LANE(8, uint64_t)
 
 #define SAME(x) ((x) == sought)
 #define SAME_HALF(x) \
-    (((x) == sought) | ((((x) << 1 & 0xffff) | (uint16_t)((sought & 0x7fff) != 0)) == 0)) // 0 is -0
+    (((x) == sought) | ((((x) << 1 & 0xffff) | (uint16_t)((sought & 0x7fff) != 0)) == 0)) // 0 equals -0
 #define NO_NAN(x)    (false)
 #define FLOAT_NAN(x) ((x) != (x))
 #define F16_NAN(x)   (((x)&0x7fff) > 0x7c00)

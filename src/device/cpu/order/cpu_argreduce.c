@@ -1,7 +1,7 @@
 // cpu_argreduce.c - argmin and argmax.
 //
-// Each block is reduced to its extreme; in the end, the best extreme is searched for in its block. The first
-// of equal elements counts, and the first NaN comes before all others.
+// Each block is reduced to its extreme; at the end, the best extreme is searched for in its block. The first
+// of equal elements wins, and the first NaN wins over all others.
 
 #include "device/cpu/order/argreduce.h"
 #include "device/cpu/rows/operands.h"
@@ -13,8 +13,8 @@ enum { OUT, IN };
 
 enum {
     BLOCK = 1024, // elements of a block
-    TILE = 16384, // bytes of a tile: lanes x elements, gathered across the axis
-    PARTS = 64,   // that a single search is cut in
+    TILE = 16384, // bytes of a tile: rows x elements, gathered across the axis
+    PARTS = 64,   // parts into which a single search is divided
     ITEM_MOST = 8,
 };
 
@@ -23,19 +23,19 @@ struct search {
     int64_t length, stride; // of the axis: elements, bytes
     int64_t item;
     bool is_max;
-    row_fn *extreme; // elements to one, of float32 for 16-bit floats
-    row_fn *narrow;  // that back to an element; NULL: it is one
+    row_fn *extreme; // reduces elements to their extreme, which is float32 for 16-bit floats
+    row_fn *narrow;  // converts an extreme to an element; NULL: it is one
     struct element_search by;
     struct column_search columns;
     bool has_columns;
-    struct found *part; // one search only: what its parts found
+    struct found *part; // of a single search: the results of its parts
     int64_t parts;
 };
 
 struct found {
     bool any, is_nan;
     int64_t at;
-    _Alignas(8) char value[ITEM_MOST]; // as extremes are kept
+    _Alignas(8) char value[ITEM_MOST]; // an extreme
 };
 
 static bool is_better(const struct search *s, const char *value, bool is_nan, const struct found *best) {
@@ -106,7 +106,7 @@ static void each_part(const void *context, int64_t from, int64_t to) {
     }
 }
 
-// One search, cut in parts that are looked at side by side. -------------------------------------------------
+// One search, divided into parts for several threads --------------------------------------------------------
 
 static void shared_part(const void *context, int64_t from, int64_t to) {
     const struct search *s = context;
@@ -126,11 +126,11 @@ static void search_once(struct search *s) {
     put(s->kept.data[OUT], best.at);
 }
 
-// Kept elements lie closer together than those along the axis: several searches go along side by side. ------
+// Several searches side by side, where kept elements are closer together than those along the axis ----------
 
 enum { LANES = 64, COLUMNS_LEAST = 16 };
 
-// Searches several rows of any strides at once, by way of tiles into which they are gathered.
+// Searches several rows of any strides at once, through a tile into which they are gathered.
 static void look_across(const struct search *s, const struct walk *w, int64_t lanes, int64_t lane_stride) {
     struct found best[LANES];
     _Alignas(64) char tile[TILE];
@@ -188,7 +188,7 @@ static void search_across(struct search *s) {
 
 static void set_axes(struct search *s, zl_array x, zl_array out, int axis, const char *data) {
     struct layout *l = &s->kept;
-    cpu_layout_start(l, out->ndim, out->dim, 1); // the axis is of size 1 there, so it is left out
+    cpu_layout_start(l, out->ndim, out->dim, 1); // the axis has size 1 in the output, so it is left out
     cpu_layout_add(l, cpu_data(out), 4, out->ndim, out->dim, array_stride(out));
     cpu_layout_add(l, data, (size_t)s->item, out->ndim, out->dim, array_stride(x));
     cpu_layout_merge(l);

@@ -1,14 +1,14 @@
 // cpu_partition.c - partition and argpartition. The kth key (sort.h) of a row is found by radix selection, or
-// by sorting the keys if rows are short. The elements are then stored as those before it, those equal to it,
-// and those after it.
+// by sorting the keys if rows are short. Then elements are stored in three groups: those before the kth key,
+// those equal to it, and those after it.
 
 #include "device/cpu/order/sort.h"
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 enum {
-    FEW = 48,    // keys of which one is found by sorting them
-    SHORT = 128, // keys of a line that is sorted beside others
+    FEW = 48,    // keys up to which the kth one is found by sorting them
+    SHORT = 128, // keys of a row that is sorted side by side with others
     DIGIT = 8,   // bits
     DIGIT_OF_MANY = 11,
     MANY = 4096, // keys
@@ -98,9 +98,10 @@ FIND(uint64_t)
 
 // Writing ---------------------------------------------------------------------------------------------------
 
-// Writes the elements in three groups: keys less than the pivot, equal to it, and greater, each in its
-// original order. An element outside of the window is also written, but to a place where it does not matter,
-// which saves a branch. If the window is small, keys of groups that it does not touch are skipped.
+// Stores the elements in three groups, whose keys are less than the pivot, equal to it, and greater; each
+// group is in its original order. An element outside of the window is stored too, but in a variable that is
+// never read, which saves a branch. If the window is small, keys of groups that it does not include are
+// skipped.
 #define WRITE(name, key_type, type, VALUE)                                                                  \
     static void write_##name(const void *keys, int64_t n, const struct pivot *p, const struct op_window *w, \
                              const char *from, char *to) {                                                  \
@@ -153,7 +154,7 @@ struct partitioning {
     find_sorted_fn *find_sorted;
     write_fn *write;
     int64_t parts;
-    char *room; // of each part: keys twice
+    char *room; // per part: space for two keys per element
     int64_t room_bytes;
 };
 

@@ -1,4 +1,4 @@
-// cpu_search.c - searchsorted: where values would stand among sorted ones, by their keys (sort.h).
+// cpu_search.c - searchsorted: finds where values belong among sorted elements, by their keys (sort.h).
 
 #include "device/cpu/order/sort.h"
 #include "device/cpu/rows/operands.h"
@@ -8,14 +8,15 @@ typedef void search_fn(const void *sorted, int64_t count, bool right, const void
 struct searching {
     const struct sort_order *order;
     const char *sorted;
-    int64_t count, step; // of the sorted elements; bytes
+    int64_t count, step; // number of the sorted elements; bytes between them
     int64_t item;        // bytes of an element
     bool right;
-    const void *keys; // of all sorted elements; NULL: they are made where they are needed
+    const void *keys; // of all sorted elements; NULL: keys are made as needed
     search_fn *search;
 };
 
-// All values are searched step by step together: what one waits for from memory the others do not.
+// Searches for all values together, step by step, so that waiting for memory for one value does not delay the
+// others.
 #define SEARCH(type)                                                                                      \
     static void search_##type(const void *sorted, int64_t count, bool right, const void *keys, int64_t n, \
                               char *to) {                                                                 \
@@ -37,7 +38,7 @@ struct searching {
 SEARCH(uint32_t)
 SEARCH(uint64_t)
 
-// The key of one element, whatever its width.
+// Returns the key of one element, of either width.
 static uint64_t key_at(const struct searching *s, const char *at) {
     union {
         uint32_t narrow;
@@ -93,7 +94,7 @@ static void load_keys(const struct searching *s, void *keys) {
             cpu_sort_load_equal(s->order, s->sorted + i * s->step, 1, (char *)keys + i * width);
 }
 
-// Many values are worth the keys of all that they are searched among.
+// If there are many values, the keys of all sorted elements are made first.
 bool cpu_searchsorted(const struct call *c) {
     union scalar room;
     zl_array sorted = c->in[0], values = c->in[1];

@@ -1,21 +1,21 @@
 // cpu_sort.c - sort and argsort. Rows of keys (sort.h) are sorted by radix sort; short rows side by side, by
-// a sorting network. For argsort, an item holds its key and its position.
+// a sorting network. For argsort, an item has a key and a position.
 
 #include "device/cpu/order/sort.h"
 #include "device/cpu/rows/operands.h"
 
 struct sorting {
     const struct sort_order *order;
-    int64_t item, out_item; // bytes of an element, of a result
+    int64_t item, out_item; // bytes of an element, and of a result
     int64_t n, lines;
     const char *from;
     char *to;
-    bool positions;      // are the result
-    enum sort_item kind; // of what is sorted
-    int first;           // bit of its key
-    bool shared;         // one line on all threads
+    bool positions;      // the results are positions
+    enum sort_item kind; // of the items
+    int first;           // lowest bit of the key in an item
+    bool shared;         // one row is sorted by all threads
     int64_t parts;
-    char *room; // of each part: twice the items of a line
+    char *room; // per part: space for twice the items of a row
     int64_t room_bytes;
 };
 
@@ -24,7 +24,7 @@ static const int64_t sizes[] = {
 
 // Items -----------------------------------------------------------------------------------------------------
 
-// Elements of a line and its items.
+// The elements of a row, its result, and its items.
 struct line {
     const struct sorting *s;
     const char *from;
@@ -41,7 +41,7 @@ static void load_positions(const struct line *l, int64_t at, int64_t end) {
     for (int64_t n; at < end; at += n) {
         n = MIN_OF(end - at, SORT_BLOCK);
         cpu_sort_load_equal(s->order, l->from + at * s->item, n, &key);
-        for (int64_t k = 0; s->kind == SORT_U64 && k < n; k++) // the key lies above the position
+        for (int64_t k = 0; s->kind == SORT_U64 && k < n; k++) // the key is in the upper half
             ((uint64_t *)l->items)[at + k] = (uint64_t)key.narrow[k] << 32 | (uint64_t)(at + k);
         for (int64_t k = 0; s->kind == SORT_KEYED && k < n; k++)
             ((struct sort_keyed *)l->items)[at + k] = (struct sort_keyed){key.wide[k], (uint64_t)(at + k)};
@@ -90,8 +90,7 @@ static bool sort_line(const struct sorting *s, int64_t line, char *room) {
     return true;
 }
 
-// Sorts SORT_LANES short rows at once. They are transposed meanwhile, so that each is one lane of the
-// vectors.
+// Sorts SORT_LANES short rows at once. They are transposed for that, so that each is one lane of the vectors.
 static void sort_short_lines(const struct sorting *s, int64_t first) {
     _Alignas(64) char lines[SORT_LANES * SORT_SHORT * sizeof(uint64_t)], across[sizeof lines];
     int64_t size = sizes[s->kind], bytes = s->n * size;
@@ -108,7 +107,7 @@ static void sort_short_lines(const struct sorting *s, int64_t first) {
     }
 }
 
-// On one thread a line is sorted without asking for memory, and so it does not fail.
+// Sorting a row on one thread allocates no memory, so it cannot fail.
 static void sort_parts(const void *context, int64_t from, int64_t to) {
     const struct sorting *s = context;
     bool are_short = s->n <= SORT_SHORT && s->kind != SORT_KEYED;
@@ -121,7 +120,7 @@ static void sort_parts(const void *context, int64_t from, int64_t to) {
     }
 }
 
-// Each part has room of its own, so that threads need not ask for it.
+// Sorts all rows. Each part has its own memory, so that its thread need not allocate any.
 static bool run_sort(struct sorting *s, zl_array x, zl_array out) {
     union scalar room;
     bool ok = true;

@@ -1,7 +1,7 @@
-// sort_digits.c - items sorted by the digits of their keys, from the last to the first, each pass keeping the
-// order of the one before. In a pass every part of the items is counted by itself, so that threads know where
-// theirs begin. Digits are made of the bits in which the keys differ: there are fewer of them then, and few
-// items with the same one.
+// sort_digits.c - radix sort: items are sorted by each digit of their keys, from the lowest to the highest,
+// and each pass keeps the order of the one before. In a pass the digits of every part of the items are
+// counted separately, so that each thread knows where to store its items. Digits are taken from the bits in
+// which the keys differ: so there are fewer of them.
 
 #include "device/cpu/order/sort.h"
 #include "device/cpu/rows/operands.h"
@@ -9,10 +9,10 @@
 enum {
     FEW = 32,           // items that are sorted by insertion
     DIGIT = 9,          // bits, at most
-    DIGIT_OF_MANY = 11, // where counting costs little
+    DIGIT_OF_MANY = 11, // with many items, for which counting costs little
     MANY = 1 << 15,     // items
     BINS = 1 << DIGIT_OF_MANY,
-    PARTS = 16, // at most, of which each is a thread's
+    PARTS = 16, // parts at most, one per thread
 };
 
 typedef void count_fn(const void *items, int64_t n, int shift, uint32_t mask, uint32_t *count);
@@ -78,7 +78,7 @@ struct pass {
     int64_t n, parts;
     int shift;
     uint32_t mask;
-    uint32_t (*count)[BINS]; // of each part: how many, then where they begin
+    uint32_t (*count)[BINS]; // of each part: the number of items per digit, then where they begin
 };
 
 static int64_t part_begin(const struct pass *p, int64_t part) {
@@ -102,7 +102,7 @@ static void move_parts(const void *context, int64_t part, int64_t end) {
     }
 }
 
-// Counts become where each digit of each part begins.
+// Replaces the counts by the positions at which the items of each digit of each part begin.
 static void sum_up(const struct pass *p) {
     uint32_t before = 0, *count = p->count[0];
     for (uint32_t bin = 0; p->parts == 1 && bin <= p->mask; bin++) {

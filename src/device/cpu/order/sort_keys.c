@@ -2,7 +2,7 @@
 
 #include "device/cpu/order/sort.h"
 
-// Elements as bits of an unsigned type, to keys and back.
+// Converts elements, as bits of an unsigned type, to keys and back.
 #define KEYS(name, type, key_type, to_key, to_bits)                      \
     static void load_##name(const char *from, int64_t n, void *keys) {   \
         key_type *key = keys;                                            \
@@ -21,7 +21,8 @@
         }                                                                \
     }
 
-// Of a float: the sign bit of positive numbers is set, negative ones are inverted. All NaN are the largest.
+// The key of a float: positive numbers get the sign bit, negative ones are inverted. All NaN have the largest
+// key.
 #define ALL_BITS(sign) ((sign) | ((sign)-1))
 #define FLOAT_KEY(sign, infinity)                             \
     ((bits & ((sign)-1)) > (infinity) ? ALL_BITS(sign)        \
@@ -46,13 +47,14 @@ KEYS(bf16, uint16_t, uint32_t, FLOAT_KEY(SIGN16, 0x7f80u), FLOAT_BITS(SIGN16))
 KEYS(f32, uint32_t, uint32_t, FLOAT_KEY(SIGN32, 0x7f800000u), FLOAT_BITS(SIGN32))
 KEYS(f64, uint64_t, uint64_t, FLOAT_KEY(SIGN64, 0x7ff0000000000000u), FLOAT_BITS(SIGN64))
 
-// One part of a complex number; both zeros are one.
+// Returns the key of one part of a complex number; 0 and -0 have the same key.
 static uint32_t part_key(uint32_t bits) {
     bits = bits == SIGN32 ? 0 : bits;
     return FLOAT_KEY(SIGN32, 0x7f800000u);
 }
 
-// By the real part, then by the imaginary one; NaN if either is. There is no way back.
+// Makes keys that compare the real parts, then the imaginary ones; NaN if either part is. They cannot be
+// converted back.
 static void load_c64(const char *from, int64_t n, void *keys) {
     uint64_t *key = keys;
     for (int64_t i = 0; i < n; i++) {

@@ -1,7 +1,7 @@
 // copy.c - copies between any two layouts of one shape.
 //
-// Nothing is computed, so strided data goes to its place without a tile in between; only transpositions pass
-// through one, because lines of the result are written whole that way.
+// Strided data are moved without a tile in between. Only transposed copies go through a tile, so that cache
+// lines of the result are written whole.
 
 #include "device/cpu/rows/operands.h"
 
@@ -11,17 +11,18 @@
 enum { TO, FROM };
 
 enum {
-    BLOCK_LINE = 256, // bytes of a block along the lines of the source
-    BLOCK_RUN = 256,  // elements of a block along those of the result
-    COPY_RUN = 65536, // bytes that one memcpy takes
+    BLOCK_LINE = 256, // bytes of a block along the contiguous axis of the source
+    BLOCK_RUN = 256,  // elements of a block along the contiguous axis of the result
+    COPY_RUN = 65536, // bytes that one memcpy copies at most
     COPY_BOX = 4096,  // elements of a strided piece
     LINE = 64,
-    TILE_BYTES = BLOCK_LINE * (BLOCK_RUN + 2 * LINE), // for the smallest elements, which have the most rows
+    TILE_BYTES = BLOCK_LINE * (BLOCK_RUN + 2 * LINE), // for the smallest elements, whose blocks have the most
+                                                      // rows
 };
 
 // Pieces of the last axis -----------------------------------------------------------------------------------
 
-// Rows, or pieces of one. Nothing else is written in between: see run_along in layout.c.
+// Copies rows, or pieces of rows. No other stores are made between the copies: see run_along in layout.c.
 static void copy_runs(const struct layout *l, struct walk *w, int64_t tiles, const void *context) {
     (void)context;
     const int last = l->loops - 1, inner = l->axes - 1;
@@ -37,7 +38,7 @@ static void copy_runs(const struct layout *l, struct walk *w, int64_t tiles, con
     }
 }
 
-// Rectangles of the last two axes.
+// Copies rectangles of the last two axes.
 static void copy_boxes(const struct layout *l, struct walk *w, int64_t tiles, const void *context) {
     (void)context;
     const struct layout_axis *a = &l->axis[l->axes - 2], *b = &l->axis[l->axes - 1];
@@ -51,11 +52,12 @@ static void copy_boxes(const struct layout *l, struct walk *w, int64_t tiles, co
     }
 }
 
-// Rectangles of which the source's lines lie along row_axis. Rows of the tile are a line longer than they
-// need to be: powers of two would share their places in the cache. Rows of the result whose lines do not
-// begin with a block are written from the line that begins before it, so that each line is written at once;
-// for that a block takes some columns of the one before it too. Measured (Neoverse-V1, 2026-11): 0.40 of
-// memcpy, 0.31 where lines do not fit; 0.26 without.
+// Copies a rectangle that is contiguous along row_axis in the source, through a tile. Rows of the tile are a
+// cache line longer than necessary, because rows of 2^n bytes would share the same sets of the cache. If rows
+// of the result begin within a cache line, each row of a block is written from the start of that line, so
+// that every line is written at once; for that, a block also reads some columns of the block before it.
+// Measured (Neoverse-V1, 2026-11): 0.40 of the speed of memcpy; 0.31 if rows begin within lines, and 0.26
+// without this method.
 static void copy_block(const struct layout *l, const struct walk *w, char *tile, int64_t before) {
     const struct layout_axis *row = &l->axis[l->row_axis], *col = &l->axis[l->axes - 1];
     const int64_t item = l->item[TO], rows = cpu_walk_extent(l, w, l->row_axis),
@@ -75,7 +77,7 @@ static void copy_block(const struct layout *l, const struct walk *w, char *tile,
 
 static void copy_blocks(const struct layout *l, struct walk *w, int64_t tiles, const void *context) {
     _Alignas(64) char tile[TILE_BYTES];
-    const int64_t *before = context; // columns
+    const int64_t *before = context; // columns of the block before that are also read
     for (;;) {
         copy_block(l, w, tile, *before);
         if (--tiles == 0)
@@ -84,7 +86,7 @@ static void copy_blocks(const struct layout *l, struct walk *w, int64_t tiles, c
     }
 }
 
-// Lines of the result begin elsewhere than its rows.
+// Returns whether some rows of the result begin within a cache line.
 static bool is_out_of_line(const struct layout *l) {
     intptr_t bits = (intptr_t)l->data[TO];
     for (int j = 0; j < l->axes - 1; j++)
@@ -94,7 +96,8 @@ static bool is_out_of_line(const struct layout *l) {
 
 // Choosing --------------------------------------------------------------------------------------------------
 
-// The axis along which the source is dense, when the result is along the last; -1: none.
+// Returns the axis along which the source is contiguous if the result is contiguous along the last one; -1:
+// none.
 static int transposed_axis(const struct layout *l) {
     const struct layout_axis *inner = &l->axis[l->axes - 1];
     if (inner->stride[TO] != l->item[TO] || llabs(inner->stride[FROM]) < LINE || inner->dim < 4)

@@ -7,8 +7,7 @@
 
 enum { TILE = 512, GRAIN = 16384 };
 
-// Element i is rounded from start + i * step: in 64-bit integers, which wrap around, or in doubles with one
-// rounding.
+// Element i is start + i * step: in 64-bit integers, which wrap around, or in doubles with one rounding.
 struct count {
     union {
         int64_t i[TILE];
@@ -19,7 +18,7 @@ struct count {
 struct counting {
     char *out;
     size_t item;
-    row_fn *cast; // from int64 or float64; NULL: it is that
+    row_fn *cast; // from int64 or float64; NULL: the output has that dtype
     bool is_int;
     int64_t first, step;
     double start, by;

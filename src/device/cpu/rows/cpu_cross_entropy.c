@@ -1,7 +1,7 @@
 // cpu_cross_entropy.c - log-sum-exp and cross-entropy losses, in one pass over each row of logits, and their
 // gradients.
 //
-// A tile of the row stays in the cache. If its largest element exceeds all before it, the sum so far is
+// Tiles of a row stay in the cache. If the largest element of a tile exceeds all before it, the sum so far is
 // rescaled (online softmax).
 
 #include <math.h>
@@ -11,15 +11,15 @@
 #include "device/cpu/rows/reduce.h"
 #include "op/ops.h"
 
-enum { TILE = 2048, WIDEST = 8 }; // elements, and bytes of one
+enum { TILE = 2048, WIDEST = 8 }; // elements of a tile; bytes of the widest one
 
 struct entropy {
-    zl_dtype dtype, wide; // of logits, and of what they are computed in
+    zl_dtype dtype, wide; // of the logits, and of the computation
     int64_t classes;
     const char *logits;
     char *loss, *sum;
     struct indices targets;
-    row_fn *widen, *top, *subtract, *exponential, *total; // widen is NULL where the dtypes are the same
+    row_fn *widen, *top, *subtract, *exponential, *total; // widen is NULL if both dtypes are the same
 };
 
 static double number_at(zl_dtype dtype, const char *from) {
@@ -28,7 +28,7 @@ static double number_at(zl_dtype dtype, const char *from) {
     return value;
 }
 
-// exp(top) times sum is what the elements so far add up to.
+// The sum of the exponentials of the elements so far is exp(top) times sum.
 struct running {
     double top, sum;
 };
@@ -42,12 +42,12 @@ static void add_tile(const struct entropy *e, struct running *r, const char *fro
     }
     cpu_call_row(e->top, number, from, NULL, NULL, n);
     double top = number_at(e->wide, number);
-    if (!(top <= r->top)) { // NaN too
+    if (!(top <= r->top)) { // also if top is NaN
         r->sum = r->sum == 0 ? 0 : r->sum * exp(r->top - top);
         r->top = top;
     }
     if (isinf(r->top))
-        return; // nothing so far, or too much
+        return; // no finite element so far, or an infinite one
     dtype_convert(number, e->wide, &r->top, ZL_FLOAT64, 1);
     cpu_call_row(e->subtract, tile, from, number, NULL, n);
     cpu_call_row(e->exponential, tile, tile, NULL, NULL, n);
@@ -82,7 +82,7 @@ static bool choose_rows(struct entropy *e) {
     const struct row_table *rows = cpu_level()->rows;
     e->widen = e->dtype == e->wide ? NULL : rows->cast[e->wide][e->dtype];
     e->top = cpu_reduce_row(TILE_MAX, e->wide);
-    e->subtract = rows->op[TILE_SUB][e->wide][2]; // the second operand is one number
+    e->subtract = rows->op[TILE_SUB][e->wide][2]; // the second operand is a scalar
     e->exponential = rows->op[TILE_EXP][e->wide][0];
     e->total = cpu_reduce_row(TILE_ADD, e->wide);
     return e->top && e->subtract && e->exponential && e->total && (e->widen || e->dtype == e->wide);
@@ -112,14 +112,15 @@ bool cpu_cross_entropy(const struct call *c) {
 struct slopes {
     zl_dtype dtype, wide;
     int64_t classes;
-    const char *logits, *sum, *slope, *correction; // of dtype; of each line, of dtype wide
+    const char *logits, *sum, *slope, *correction; // logits have `dtype`; the others have dtype `wide` and
+                                                   // one element per row
     char *out;
     struct indices targets;
     row_fn *widen, *subtract, *exponential, *multiply,
-        *narrow; // widen and narrow are NULL where the dtypes are the same
+        *narrow; // widen and narrow are NULL if both dtypes are the same
 };
 
-// Elements of a tile from `from` on; the target, if it is one of the n, is the element `target`.
+// Computes n elements of a tile. `target` is the position of the target in the tile, if it is one of the n.
 static void slope_tile(const struct slopes *s, int64_t line, const char *from, char *to, int64_t n,
                        int64_t target) {
     _Alignas(64) char tile[TILE * WIDEST];
@@ -166,7 +167,7 @@ bool cpu_cross_entropy_vjp(const struct call *c) {
     const struct row_table *rows = cpu_level()->rows;
     s.widen = s.dtype == s.wide ? NULL : rows->cast[s.wide][s.dtype];
     s.narrow = s.dtype == s.wide ? NULL : rows->cast[s.dtype][s.wide];
-    s.subtract = rows->op[TILE_SUB][s.wide][2]; // the second operand is one number
+    s.subtract = rows->op[TILE_SUB][s.wide][2]; // the second operand is a scalar
     s.exponential = rows->op[TILE_EXP][s.wide][0];
     s.multiply = rows->op[TILE_MUL][s.wide][2];
     bool ok = cpu_indices_open(&s.targets, c->in[1]);

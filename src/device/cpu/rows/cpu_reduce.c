@@ -1,8 +1,8 @@
 // cpu_reduce.c - reductions over any axes of any layout.
 //
-// By rows where the reduced elements lie closer together, by columns where the kept ones do. 16-bit floats
-// are accumulated in float32. The pieces in which work is cut, and so the order of all operations, follow
-// from shapes and strides alone: the number of threads does not change a bit.
+// The reduction goes by rows if the reduced elements are closer together in memory, and by columns if the
+// kept ones are. 16-bit floats are accumulated in float32. The division of work, and so the order of all
+// operations, depends on shapes and strides alone: the number of threads does not change any bit.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/reduce.h"
@@ -49,7 +49,7 @@ static void reverse(struct layout *l) {
     }
 }
 
-// Cuts the axes of x into those kept, in order, and those reduced.
+// Divides the axes of x into those kept, in order, and those reduced.
 static void split_axes(struct reduction *r, const struct call *c, zl_array x) {
     const int64_t *args = call_args(c);
     int at = c->args - 1;
@@ -71,8 +71,8 @@ static void split_axes(struct reduction *r, const struct call *c, zl_array x) {
     reverse(&r->reduced);
 }
 
-// Elements that are repeated go outside, then by falling stride: the order of the reduced elements is free,
-// and this one finds the longest runs.
+// Returns whether axis a goes outside of axis b. Broadcast axes go outermost, then come axes by decreasing
+// stride: the order of the reduced elements is free, and this order has the longest runs.
 static bool goes_before(const struct layout_axis *a, const struct layout_axis *b) {
     if (a->stride[0] == 0 || b->stride[0] == 0)
         return a->stride[0] == 0 && b->stride[0] != 0;
@@ -93,8 +93,8 @@ static void sort_reduced(struct layout *l) {
     }
 }
 
-// A short line by itself is reduced as it is among others, by columns, so that its bits do not depend on
-// them.
+// Adds a kept axis of one element if a single short row is reduced. It is then reduced by columns, like one
+// of several rows, so that its bits do not depend on the number of rows.
 static void keep_short_line(struct reduction *r) {
     const struct layout_axis *line = &r->reduced.axis[0];
     if (r->kept.axes == 0 && r->reduced.axes == 1 && line->dim < REDUCE_LINE_LEAST)
@@ -110,7 +110,7 @@ static bool is_by_rows(const struct reduction *r) {
            (kept == 0 || reduced->stride[0] < kept);
 }
 
-// Of truth values, the largest is their or, the smallest their and.
+// For booleans, the maximum is OR, and the minimum is AND.
 row_fn *cpu_reduce_row(enum tile_op op, zl_dtype dtype) {
     if (dtype == ZL_BOOL)
         op = op == TILE_MAX ? TILE_OR : op == TILE_MIN ? TILE_AND : op;
@@ -131,7 +131,7 @@ bool cpu_reduce_choose(struct reduce_rows *rows, enum tile_op op, zl_dtype dtype
     return rows->row && rows->join && rows->combine;
 }
 
-// What no elements give.
+// Fills the output with the identity of the op, which is the result for an empty input.
 static bool fill_identity(zl_array out, enum tile_op op) {
     char value[REDUCE_WIDEST];
     double identity = op == TILE_MUL || op == TILE_AND ? 1
@@ -167,7 +167,7 @@ bool cpu_reduce(const struct call *c) {
     }
     sort_reduced(&r.reduced);
     r.kept.data[REDUCE_IN] =
-        r.reduced.data[0]; // the first of what is reduced, also where that goes backwards
+        r.reduced.data[0]; // the first element that is reduced, also if strides were negative
     cpu_layout_merge(&r.kept);
     cpu_layout_merge(&r.reduced);
     keep_short_line(&r);

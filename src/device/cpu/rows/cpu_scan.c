@@ -20,24 +20,25 @@ enum {
     COLUMNS_LEAST = 8,
     STRIP = SCAN_STRIP,
     BLOCK = 4 * STRIP,
-    BESIDE = 4,      // lines of more than a strip that are scanned side by side
-    MANY = 64,       // of which there are so many
-    LOGS_LEAST = 64, // elements of a line from which logarithms of sums do not go as chains
+    BESIDE = 4,      // rows of more than a strip that are scanned side by side,
+    MANY = 64,       // if there are at least so many rows
+    LOGS_LEAST = 64, // elements of a row from which on logarithms of sums are not scanned as chains
 };
 
 struct scanning {
     struct layout others; // the axes that are not scanned; operands: to, from
-    int64_t n;            // elements along the axis
-    int64_t step[2];      // bytes along it; negative if it goes backwards
+    int64_t n;            // elements along the scanned axis
+    int64_t step[2];      // bytes along it; negative for reverse scans
     bool inclusive;
-    int64_t item, wide; // bytes of an element, and as it is kept
-    union scalar start; // what no elements give
+    int64_t item, wide; // bytes of an element, and of an accumulator
+    union scalar start; // the identity of the operation
     scan_chains_fn *chains;
     scan_total_fn *total;   // may be NULL
-    row_fn *const *rows;    // combine elements, by their form
-    row_fn *row, *after;    // elements with elements, with one element
-    row_fn *widen, *narrow; // NULL: elements are kept as they are
-    zl_dtype logs;          // in which logarithms of sums are scanned strip by strip; ZL_BOOL: they are not
+    row_fn *const *rows;    // combine elements; by form
+    row_fn *row, *after;    // combine rows with rows, and rows with a single element
+    row_fn *widen, *narrow; // NULL: elements are their own accumulators
+    zl_dtype logs;          // the dtype in which logarithms of sums are scanned strip by strip; ZL_BOOL: they
+                            // are not
 };
 
 // Reading and writing ---------------------------------------------------------------------------------------
@@ -61,7 +62,7 @@ static const char *read_line(const struct scanning *s, const char *from, int64_t
     return room;
 }
 
-// Combines at most STRIP scanned elements with the result before them (NULL: there is none) and stores them.
+// Combines at most STRIP scanned elements with the result before them (NULL: there is none), and stores them.
 // `kept` is overwritten.
 static void write_line(const struct scanning *s, char *to, char *kept, int64_t n, const char *before) {
     bool direct = s->step[TO] == s->item;
@@ -99,8 +100,8 @@ static const char *last_of(const struct scanning *s, const char *kept, int64_t n
     return kept + (n - 1) * s->wide;
 }
 
-// Elements [at, end) of a line of n; at is a multiple of BLOCK. before: what came before it, if at is not 0;
-// changed.
+// Scans elements [at, end) of a row of n; at is a multiple of BLOCK. *before is the result for the elements
+// before, if at is not 0, and is updated.
 static void scan_strips(const struct scanning *s, char *to, const char *from, int64_t at, int64_t end,
                         union scalar *before) {
     _Alignas(64) char kept[BLOCK * sizeof(union scalar)];
@@ -121,14 +122,14 @@ static void scan_strips(const struct scanning *s, char *to, const char *from, in
     }
 }
 
-// One row that all threads scan: first the totals of the strips, then the result before each piece of the
-// row.
+// A row that all threads scan together: first they compute the totals of the strips, then each piece of the
+// row is scanned from the result before it.
 struct shared_line {
     const struct scanning *s;
     char *to;
     const char *from;
     int64_t n, piece;    // elements
-    union scalar *total; // of strips; then, of each piece, what came before it
+    union scalar *total; // of strips; later, for each piece, the result before it
 };
 
 // Computes the totals of the strips of the block at an element.
@@ -165,7 +166,7 @@ static void sum_up_pieces(const struct shared_line *l, int64_t pieces) {
         for (int64_t i = (piece - 1) * strips; i < piece * strips; i++)
             if (i)
                 cpu_call_row(l->s->after, &before, &l->total[i], &before, NULL, 1);
-        l->total[piece] = before; // strips of that number were added already
+        l->total[piece] = before; // overwrites the total of a strip that was added already
     }
 }
 
@@ -186,13 +187,14 @@ static bool scan_shared_line(const struct scanning *s, char *to, const char *fro
 
 // Lines -----------------------------------------------------------------------------------------------------
 
-// Whether lines can be scanned from where they are to where they go.
+// Returns whether rows can be scanned from the input to the output without a buffer.
 static bool is_direct(const struct scanning *s, const char *to, const char *from, const int64_t *apart) {
     return s->step[TO] == s->item && s->step[FROM] == s->item && !s->widen && apart[TO] % s->item == 0 &&
            apart[FROM] % s->item == 0 && to != from;
 }
 
-// Lines of more than a strip side by side, if they are direct: as scan_strips() does each of them.
+// Scans rows of more than a strip side by side, if is_direct(). Each has the result that scan_strips()
+// computes.
 static void scan_beside(const struct scanning *s, char *to, const char *from, const int64_t *apart,
                         int64_t lines, int64_t n) {
     for (int64_t at = 0; at < n; at += STRIP, to += STRIP * s->item, from += STRIP * s->item) {
@@ -206,7 +208,8 @@ static void scan_beside(const struct scanning *s, char *to, const char *from, co
     }
 }
 
-// Up to SCAN_CHAINS lines of at most STRIP elements, and BLOCK in all; apart: bytes from one to the next.
+// Scans up to SCAN_CHAINS rows of at most STRIP elements each, and at most BLOCK in all; apart: bytes between
+// rows.
 static void scan_short_lines(const struct scanning *s, char *to, const char *from, const int64_t *apart,
                              int64_t lines, int64_t n) {
     _Alignas(64) char kept[BLOCK * sizeof(union scalar)];
@@ -274,7 +277,7 @@ static void scan_lines(const struct layout *l, struct walk *w, int64_t tiles, co
 
 // Rows ------------------------------------------------------------------------------------------------------
 
-// Rows of cols elements, n of them: each is the one before, combined with what is read.
+// Scans n rows of cols elements: each is combined with the row before it.
 static void scan_rows_kept(const struct scanning *s, char *to, const char *from, int64_t n, int64_t cols) {
     memcpy(to, from, (size_t)(cols * s->item));
     for (int64_t i = 1; i < n; i++)
@@ -318,7 +321,7 @@ static union scalar start_of(enum scan which, zl_dtype dtype) {
     double number = dtype == ZL_BOOL && which == SCAN_MAX ? 0 : numbers[which];
     union scalar start = {.i = 0};
     dtype_convert(&start, dtype, &number, ZL_FLOAT64, 1);
-    if (dtype == ZL_COMPLEX64 && (which == SCAN_MAX || which == SCAN_MIN)) // both parts are
+    if (dtype == ZL_COMPLEX64 && (which == SCAN_MAX || which == SCAN_MIN)) // both parts are infinite
         memcpy((char *)&start + 4, &start, 4);
     return start;
 }
@@ -342,7 +345,8 @@ static bool choose_rows(struct scanning *s, enum scan which, zl_dtype dtype) {
            error_false(ZL_ERROR_DEVICE, "the cpu device has no kernel for scan of %s", zl_dtype_name(dtype));
 }
 
-// The axes but one, whose strides go to s; list: room for three numbers an axis.
+// Separates the scanned axis from the others; its strides are stored in s. list: space for three numbers per
+// axis.
 static void split_axes(struct scanning *s, zl_array out, zl_array x, const char *data, const int64_t *arg,
                        int64_t *list) {
     int ndim = out->ndim, axis = (int)arg[1];
@@ -387,7 +391,7 @@ static bool run_scan(struct scanning *s) {
                 inner->stride[FROM] == s->item;
     bool few = !rows && s->logs == ZL_BOOL && pool_threads() > 1 && l->size < 2 * pool_threads() &&
                s->n >= 8 * BLOCK;
-    int64_t lines = MIN_OF(MAX_OF(BLOCK / s->n, 1), SCAN_CHAINS); // that a block has room for
+    int64_t lines = MIN_OF(MAX_OF(BLOCK / s->n, 1), SCAN_CHAINS); // rows that a block has space for
     if (s->n > STRIP && l->size >= MANY)
         lines = BESIDE;
     int64_t together = rows ? COLUMNS : few ? 1 : lines;

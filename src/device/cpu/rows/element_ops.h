@@ -1,5 +1,5 @@
-// element_ops.h - operations on two elements by their type, for loops that go from element to element.
-// Integers wrap around, NaN stays NaN; 16-bit floats are computed in float and rounded.
+// element_ops.h - operations on two elements of each type, for loops over single elements. Integers wrap
+// around and NaN is propagated; 16-bit floats are computed in float and rounded.
 
 #ifndef ELEMENT_OPS_H
 #define ELEMENT_OPS_H
@@ -34,7 +34,7 @@ static inline bool complex_is_nan(complex64 a) {
     return a.re != a.re || a.im != a.im;
 }
 
-// By the real part, then by the imaginary one.
+// Compares the real parts, then the imaginary ones.
 static inline bool complex_less(complex64 a, complex64 b) {
     return a.re < b.re || (a.re == b.re && a.im < b.im);
 }

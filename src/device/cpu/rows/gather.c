@@ -31,7 +31,7 @@ INLINE void copy_tiny(char *to, const char *from, size_t bytes) {
     }
 }
 
-// One of 16 to 128 bytes, for which a call would take longer.
+// Copies 16 to 128 bytes, for which a call of memcpy would take longer.
 INLINE void copy_short(char *to, const char *from, size_t bytes) {
     bytes16 tail;
     memcpy(&tail, from + bytes - 16, 16);
@@ -73,7 +73,7 @@ INLINE bytes16 repeat(size_t item, const char *value) {
     }
 }
 
-// The last vector may lie over the one before it.
+// Fills a run with one value. The last vector may overlap the one before it.
 INLINE void fill_run(size_t item, char *to, const char *value, int64_t count) {
     const int64_t size = (int64_t)item, lanes = 16 / size;
     int64_t i = 0;
@@ -88,7 +88,7 @@ INLINE void fill_run(size_t item, char *to, const char *value, int64_t count) {
         memcpy(to + i * size, value, item);
 }
 
-// Rows that are a few whole vectors, as many as the compiler knows.
+// Fills rows of a few whole vectors, whose number is a constant for the compiler.
 INLINE void fill_vectors(size_t item, int vectors, char *to, int64_t to_row, const char *from,
                          int64_t from_row, int64_t rows) {
     for (int64_t r = 0; r < rows; r++, to += to_row, from += from_row) {
@@ -112,7 +112,7 @@ INLINE void fill_rows(size_t item, char *to, int64_t to_row, const char *from, i
     }
 }
 
-// Every other element: two vectors in, one out.
+// Returns every other element of two vectors.
 INLINE bytes16 even(size_t item, bytes16 a, bytes16 b) {
     switch (item) {
     case 1: return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -122,7 +122,8 @@ INLINE bytes16 even(size_t item, bytes16 a, bytes16 b) {
     }
 }
 
-// The last vector of a row would read one element past it, so the end goes one by one.
+// Copies every other element. The last ones are copied one by one, because a vector would read one element
+// past the row.
 INLINE void pick_even(size_t item, char *to, const char *from, int64_t cols) {
     int64_t lanes = 16 / (int64_t)item, c = 0;
     for (; c + lanes < cols; c += lanes) {

@@ -1,4 +1,4 @@
-// join.c - results that are put together from copies: concatenate and pad.
+// join.c - concatenate and pad, whose results are put together from copies.
 
 #include "device/cpu/rows/operands.h"
 
@@ -18,13 +18,13 @@ bool cpu_concatenate(const struct call *c) {
     return true;
 }
 
-// Pad: the margin before and after x along each axis, as wide as x along the axes before it and as the result
-// along those after it; together they are the margin, and nothing is written twice.
+// Padding: for each axis, the margin before and after x is filled. It is as wide as x along the axes before
+// that axis, and as wide as the result along those after it, so that no element is written twice.
 struct margin {
     zl_array x, out;
-    const int64_t *before; // then after
+    const int64_t *before; // margins before each axis; those after follow
     const char *value;
-    int64_t *dim, *zero; // room: sizes of the part to fill, strides of the value
+    int64_t *dim, *zero; // buffers: sizes of the part to fill; strides of the value, all 0
 };
 
 static int64_t origin(const struct margin *m, int axis) {

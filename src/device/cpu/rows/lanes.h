@@ -1,4 +1,4 @@
-// lanes.h - vectors of 16 bytes, by what they hold, and the same where they lie in memory at any address.
+// lanes.h - vectors of 16 bytes by element type, and their types for unaligned loads and stores.
 
 #ifndef CPU_LANES_H
 #define CPU_LANES_H
@@ -19,7 +19,7 @@ typedef bytes16 bytes_memory __attribute__((aligned(1), may_alias));
 typedef halves8 halves_memory __attribute__((aligned(1), may_alias));
 typedef floats4 floats_memory __attribute__((aligned(1), may_alias));
 
-// Transposes as many vectors as one has lanes.
+// Transposes a square of vectors: as many as a vector has lanes.
 static inline __attribute__((always_inline)) void lanes_transpose_f32(floats4 *v) {
     const floats4 even_low = __builtin_shufflevector(v[0], v[2], 0, 4, 1, 5),
                   even_high = __builtin_shufflevector(v[0], v[2], 2, 6, 3, 7),
@@ -37,8 +37,8 @@ static inline __attribute__((always_inline)) void lanes_transpose_f64(doubles2 *
     v[0] = first;
 }
 
-// Adds four sums of four chains each: chain after chain, each a lane of the sums; lane i of the result is of
-// sum i. first: there is no total yet.
+// Adds up sums of four chains each. Lane c of sum[i] is the sum of chain c for result i; the chains are added
+// to the total in order. Lane i of the result belongs to sum[i]. first: there is no total yet.
 static inline __attribute__((always_inline)) floats4 lanes_add_chains(bool first, floats4 *sum,
                                                                       floats4 total) {
     lanes_transpose_f32(sum);

@@ -1,10 +1,10 @@
 // layout.c - runs row kernels, which take only contiguous runs and scalars, on operands of any layout.
 //
-// There are three ways. Rows: if every operand is contiguous or constant along the last axis, and that axis
-// is long, kernels work in place. Box: else a tile is some of the last axes, run as one. Operands that are
-// not contiguous over it are gathered into L1, once if they repeat from tile to tile; each element of a
-// column serves for a run. Block: an operand that is contiguous along another axis is transposed in blocks,
-// so that no cache line is fetched for a single element.
+// There are three modes. Rows: if every operand is contiguous or constant along the last axis, and that axis
+// is long, row kernels work in place. Box: otherwise a tile spans some of the last axes, which are run as
+// one. Operands that are not contiguous over it are gathered into L1, only once if they repeat from tile to
+// tile; an element of a column operand serves for a whole run. Block: an operand that is contiguous along
+// another axis is transposed in blocks, so that no cache line is fetched for a single element.
 
 #include "device/cpu/rows/operands.h"
 
@@ -12,13 +12,13 @@
 #include <string.h>
 
 enum {
-    RUN_LEAST = 16,     // elements from which a run is worth a call of its own
-    RUN_SCALAR = 32,    // the same where a scalar is read for each
-    RUN_REPEATED = 512, // the same where a box needs no gathering but once
-    RUN_MOST = 65536,   // elements that one call takes: threads share what is longer
-    RUN_GRAIN = 4096,   // and are not given less
+    RUN_LEAST = 16,     // elements from which on a run is worth a call of its own
+    RUN_SCALAR = 32,    // the same if a scalar is read for each run
+    RUN_REPEATED = 512, // the same if a box would gather its operands only once
+    RUN_MOST = 65536,   // elements per call at most: threads share longer runs,
+    RUN_GRAIN = 4096,   // and take no fewer than these
     BOX_MOST = 2048,    // elements of a box
-    BLOCK_LINE = 256,   // bytes of a block along the lines of what is transposed
+    BLOCK_LINE = 256,   // bytes of a block along the contiguous axis of the transposed operand
     BLOCK_COLS = 256,   // elements of a block along the last axis
     BLOCK_ROOM = LAYOUT_GATHERED,
     LINE = LAYOUT_LINE,
@@ -36,7 +36,7 @@ static void set_access(struct layout *l, int k, enum layout_access access) {
     l->runs |= (unsigned)(access == ACCESS_RUNS) << k;
 }
 
-// Returns how operand k is reached along the last axis alone.
+// Returns how operand k can be accessed along the last axis alone.
 static enum layout_access access_inner(const struct layout *l, int k, unsigned vectors) {
     int64_t stride = l->axis[l->axes - 1].stride[k];
     if (stride == l->item[k])
@@ -68,8 +68,8 @@ static bool is_whole(const struct layout *l, int64_t run) {
     return run % MAX_OF(bytes / least, 4 * bytes / most) == 0;
 }
 
-// How many elements of the axes from first on, as one run, each element of operand k serves for; 0: it is no
-// column.
+// Returns for how many elements of a run over the axes from `first` on one element of operand k serves; 0:
+// operand k is not such a column.
 static int64_t column_run(const struct layout *l, int k, int first, unsigned vectors) {
     int64_t run = 1, expected = l->item[k];
     int j = l->axes - 1;
@@ -85,8 +85,8 @@ static int64_t column_run(const struct layout *l, int k, int first, unsigned vec
     return run;
 }
 
-// Every operand goes on from row to row, is the same in all or one element for each: what a box must gather
-// it gathers once.
+// Returns whether, from row to row, every operand continues contiguously, repeats, or has one element per
+// row: a box gathers it only once then.
 static bool repeats(const struct layout *l, unsigned vectors) {
     const struct layout_axis *outer = &l->axis[l->axes - 2], *inner = &l->axis[l->axes - 1];
     for (int k = 0; k < l->operands; k++)
@@ -130,7 +130,8 @@ static bool plan_rows(struct layout *l, unsigned vectors, int64_t most) {
     return true;
 }
 
-// The axis along which operand k's lines lie, when the last one jumps from line to line; -1: none.
+// Returns the axis along which operand k is (nearly) contiguous, if the last axis has a stride of a cache
+// line or more; -1: none.
 static int line_axis(const struct layout *l, int k) {
     int64_t inner = llabs(l->axis[l->axes - 1].stride[k]), least = inner;
     int found = -1;
@@ -182,7 +183,7 @@ static bool plan_block(struct layout *l, unsigned vectors, int64_t most) {
         l->axis[j].step = 1;
     int64_t rows = MIN_OF(BLOCK_LINE / least, l->axis[row_axis].dim), cols;
     while ((cols = (BLOCK_ROOM / rows - 2 * tiled * LINE) / items / 16 * 16) < 16)
-        rows /= 2; // of many operands
+        rows /= 2; // with many operands
     l->axis[row_axis].step = rows;
     inner->step = MIN_OF(MIN_OF(cols, BLOCK_COLS), inner->dim);
     if (most && most < inner->step)
@@ -219,7 +220,7 @@ static void plan_box(struct layout *l, unsigned vectors, int64_t most) {
     }
 }
 
-// A single element is a run of one, whatever it lies in.
+// Plans a single element as a contiguous run of one, whatever its strides are.
 static void plan_one(struct layout *l) {
     l->axes = 1;
     l->axis[0].dim = 1;
@@ -240,7 +241,7 @@ void cpu_layout_plan(struct layout *l, unsigned vectors, int64_t most) {
 
 // Lines -----------------------------------------------------------------------------------------------------
 
-// How operand k is reached in a tile of some lines, the axis before the last one outermost.
+// Returns how operand k can be accessed in a tile of some rows, which step along the axis before the last.
 static enum layout_access access_lines(const struct layout *l, int k, unsigned vectors, bool single) {
     const struct layout_axis *inner = &l->axis[l->axes - 1];
     int64_t outer = l->axes > 1 ? l->axis[l->axes - 2].stride[k] : 0;
@@ -277,8 +278,7 @@ bool cpu_layout_plan_lines(struct layout *l, unsigned vectors, int64_t most) {
 struct work {
     layout_body *body;
     const void *context;
-    // an input that shows how far the walk is, where all are read from memory one element after the other;
-    // else -1
+    // an input that shows how far the walk is, if all inputs are read sequentially from memory; else -1
     int sequence;
     int64_t ahead; // elements
 };
@@ -289,9 +289,9 @@ static int64_t count_ahead(const struct layout *l, const struct work *work, char
     return k < 0 ? 0 : MIN_OF(l->size - (p[k] - l->data[k]) / l->item[k] - n, work->ahead);
 }
 
-// Calls the body on tiles that lie next apart. Nothing is written in between but pointers: other stores would
-// make the CPU read the lines of the result before it writes them (Neoverse-V1, 2026-11: 0.6 of the bandwidth
-// instead of 0.9).
+// Calls the body on tiles that are `next` bytes from each other. Only pointers are stored between the calls:
+// other stores would make the CPU read the cache lines of the result before it writes them (Neoverse-V1,
+// 2026-11: 0.6 of the bandwidth instead of 0.9).
 static void run_along(const struct layout *l, const struct work *work, char **p, const int64_t *next,
                       int64_t tiles, int64_t n) {
     for (;;) {
@@ -302,7 +302,7 @@ static void run_along(const struct layout *l, const struct work *work, char **p,
     }
 }
 
-// A tile is a row, or a piece of one where rows are long.
+// Runs tiles that are rows, or pieces of long rows.
 static void run_rows(const struct layout *l, struct walk *w, int64_t tiles, const void *context) {
     const int last = l->loops - 1, inner = l->axes - 1;
     for (;;) {
@@ -317,13 +317,13 @@ static void run_rows(const struct layout *l, struct walk *w, int64_t tiles, cons
     }
 }
 
-// A thread's tiles, one after the other in room.
+// The tiles of a thread, which are consecutive in `room`.
 struct tiles {
     POINTERS(tile, LAYOUT_OPERANDS);              // NULL: operand k has none
     _Alignas(64) int64_t direct[LAYOUT_OPERANDS]; // all ones: it has none
-    const char *from[LAYOUT_OPERANDS];            // what a box was gathered from
-    int64_t have[LAYOUT_OPERANDS];                // and how much of it
-    bool shared[LAYOUT_OPERANDS];                 // the tile is that of an operand before
+    const char *from[LAYOUT_OPERANDS];            // the address that a box was gathered from
+    int64_t have[LAYOUT_OPERANDS];                // the number of its elements
+    bool shared[LAYOUT_OPERANDS];                 // the tile is that of an earlier operand
     _Alignas(64) char room[BLOCK_ROOM + LAYOUT_OPERANDS * LINE];
 };
 
@@ -342,7 +342,7 @@ static void lay_out_tiles(const struct layout *l, struct tiles *t, int64_t rows,
     }
 }
 
-// Sets the addresses that the rows work on: the data itself, or tiles.
+// Sets the addresses that row kernels work on: of the data, or of tiles.
 static void choose_places(const struct layout *l, const struct walk *w, const struct tiles *t, char **p) {
     const pointer_pair *data = (const pointer_pair *)(const void *)w->data;
     const pointer_pair *tile = (const pointer_pair *)(const void *)t->tile;
@@ -352,8 +352,8 @@ static void choose_places(const struct layout *l, const struct walk *w, const st
         place[k / 2] = (data[k / 2] & direct[k / 2]) | tile[k / 2];
 }
 
-// Between a strided box of operand k and its tile, from axis j on, whose extent is count. Returns the tile's
-// end.
+// Copies between a strided box of operand k and its tile, over `count` elements of axis j and all of the axes
+// after it. Returns the end of the tile.
 static char *move_box(const struct layout *l, int k, int j, int64_t count, char *tile, char *data,
                       bool gather) {
     int64_t item = l->item[k], stride = l->axis[j].stride[k];
@@ -386,7 +386,8 @@ static void gather_boxes(const struct layout *l, struct walk *w, struct tiles *t
     }
 }
 
-// Whole tiles from here on that find all they gather in the tiles already.
+// Returns how many whole tiles, from the current one on, use the same gathered operands, so that they run
+// without copies in between; 1 if an output is tiled.
 static int64_t count_repeated(const struct layout *l, const struct walk *w, int64_t tiles) {
     const struct layout_axis *a = &l->axis[l->loops - 1];
     for (int k = 0; k < l->operands; k++)
@@ -418,7 +419,7 @@ static void run_boxes(const struct layout *l, struct walk *w, int64_t tiles, con
     }
 }
 
-// Columns go outside: the source is read along its lines.
+// Copies between a block of operand k and its tile. The source is read along its contiguous axis.
 static void move_block(const struct layout *l, int k, char *tile, int64_t pitch, char *data, int64_t rows,
                        int64_t cols, bool gather) {
     struct stride2 dense = {l->item[k], pitch};

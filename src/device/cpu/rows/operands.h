@@ -1,7 +1,7 @@
-// operands.h - operands of any layout for row kernels, which know contiguous runs and scalars only.
+// operands.h - operands of any layout, for row kernels, which take only contiguous runs and scalars.
 //
-// A struct layout describes operands over one shape. It is cut into tiles on which row kernels can work, and
-// a walk goes along the tiles, on one thread or several. Copies between layouts are here too.
+// A struct layout describes operands over one shape. It is divided into tiles on which row kernels can work,
+// and a walk visits the tiles, on one thread or several. Copies between layouts are here too.
 
 #ifndef OPERANDS_H
 #define OPERANDS_H
@@ -11,10 +11,10 @@
 // tiling.c --------------------------------------------------------------------------------------------------
 
 enum {
-    LAYOUT_AXES = 60,        // an array has less than 2^60 elements, so at most 60 axes are longer than 1
+    LAYOUT_AXES = 60,        // an array has fewer than 2^60 elements, so at most 60 axes are longer than 1
     LAYOUT_OPERANDS = 16,    // outputs first
-    LAYOUT_ROOM = 32768,     // bytes of all tiles of a thread: they stay in L1
-    LAYOUT_GATHERED = 73728, // bytes of the tiles of blocks and rows, some of which are in L2
+    LAYOUT_ROOM = 32768,     // bytes of all tiles of a thread, which stay in L1
+    LAYOUT_GATHERED = 73728, // bytes of the tiles of blocks and rows, which are partly in L2
     LAYOUT_LINE = 64,        // bytes of a cache line
     // bytes of traffic below which one thread is faster than two (Neoverse-V1, 2026-11)
     CPU_SPLIT = 262144,
@@ -44,7 +44,7 @@ static inline void cpu_call_row(row_fn *row, const void *to, const void *a, cons
     row(p, n, n);
 }
 
-// Adds by[k] to to[k] for `count` pointers, and for one more if that is odd: lists have room for it.
+// Adds by[k] to to[k] for `count` pointers; if count is odd, for one more: the lists must have space for it.
 static inline void cpu_add_pointers(char **to, const int64_t *by, int count) {
     pointer_pair *pair = (pointer_pair *)(void *)to;
     for (int k = 0; k < count; k += 2)
@@ -67,7 +67,7 @@ enum layout_access {
     ACCESS_DIRECT, // row kernels work on the operand in place
     ACCESS_SCALAR, // one element serves for the whole tile
     ACCESS_RUNS,   // each element serves for a run of the tile
-    ACCESS_TILE,   // is gathered into a tile before, or scattered from one after
+    ACCESS_TILE,   // the operand is gathered into a tile before, or scattered from one after
 };
 
 // Operands over one shape. Use cpu_layout_start, then cpu_layout_add for each operand, then cpu_layout_plan.
@@ -97,10 +97,10 @@ void cpu_layout_add(struct layout *l, const void *data, size_t item, int ndim, c
 void cpu_layout_order(struct layout *l);
 // Merges adjacent axes that are one axis in all operands.
 void cpu_layout_merge(struct layout *l);
-// Merges such axes among the leading `axes` axes only.
+// Merges such axes only among the first `axes` ones.
 void cpu_layout_merge_first(struct layout *l, int axes);
 // Reduces the layout to a rectangle of the last two axes, which are longer than 1, at one position of the
-// axes before them: `before`, counted in row-major order.
+// axes before them. That position, `before`, is counted in row-major order.
 void cpu_layout_crop(struct layout *l, int64_t before, const int64_t from[2], const int64_t size[2]);
 // Removes trailing axes that a tile covers completely from the walk.
 void cpu_layout_trim(struct layout *l);
@@ -154,8 +154,8 @@ void cpu_split(int64_t count, int64_t grain, void (*fn)(const void *context, int
 
 // layout.c --------------------------------------------------------------------------------------------------
 
-// Decides how tiles are cut and how operands are accessed. `vectors` are operands that must not be scalars;
-// `most` is how many elements a body accepts at once (0: any number).
+// Decides how the layout is divided into tiles and how operands are accessed. `vectors`: the operands that
+// must not be scalars; `most`: how many elements a body accepts at once (0: any number).
 void cpu_layout_plan(struct layout *l, unsigned vectors, int64_t most);
 
 // Does the same for a body that takes whole rows of the last axis, at most `most` elements or one row.
@@ -164,8 +164,8 @@ void cpu_layout_plan(struct layout *l, unsigned vectors, int64_t most);
 bool cpu_layout_plan_lines(struct layout *l, unsigned vectors, int64_t most);
 
 // Computes n elements. p[k] is operand k, contiguous, or a single element if bit k of the plan's `scalar` is
-// set; p has at least four entries, of which unused ones are NULL. `more` elements follow in all inputs, and
-// should be prefetched.
+// set; p has at least four entries, of which unused ones are NULL. In all inputs `more` elements follow,
+// which should be prefetched.
 typedef void layout_body(const void *context, char *const *p, int64_t n, int64_t more);
 // Calls body for all tiles of a planned layout, split over threads if that is worth it. weight: the cost of
 // an element, in units of moving it.
@@ -177,7 +177,7 @@ struct stride2 { int64_t row, col; };
 // Copies rows x cols elements of `item` bytes (1, 2, 4 or 8); strides are in bytes.
 void cpu_move(size_t item, char *to, struct stride2 to_stride, const char *from, struct stride2 from_stride,
               int64_t rows, int64_t cols);
-// Does the same where rows of `to` and columns of `from` are contiguous.
+// Does the same if rows of `to` and columns of `from` are contiguous.
 void cpu_transpose(size_t item, char *to, int64_t to_row, const char *from, int64_t from_col, int64_t rows,
                    int64_t cols);
 // Fills `count` elements with one value.
@@ -189,14 +189,14 @@ void cpu_fill(size_t item, char *to, const char *value, int64_t count);
 void cpu_copy(size_t item, int ndim, const int64_t *dim, void *to, const int64_t *to_stride, const void *from,
               const int64_t *from_stride);
 
-// Copies the first input of an op that changes a part of it into the output, unless the output took over its
-// memory. Returns the address of the output's element 0.
+// Copies the first input of an op, which changes only a part of it, to the output, unless the output took
+// over its memory. Returns the address of the output's element 0.
 static inline char *cpu_copy_input(const struct call *c) {
     zl_array x = c->in[0], out = call_first(c);
     union scalar room;
     const char *from = array_data(x, &room);
     char *to = cpu_data(out);
-    if (to != from) // else the memory was taken over
+    if (to != from) // else the output took over the memory
         cpu_copy(array_item(out), out->ndim, out->dim, to, array_stride(out), from, array_stride(x));
     return to;
 }

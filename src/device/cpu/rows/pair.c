@@ -1,11 +1,11 @@
-// pair.c - ops with two results of the same operands: two rows on each tile.
+// pair.c - ops with two results of the same operands: two row kernels run on each tile.
 
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"
 
 struct pair {
     row_fn *first, *second;
-    int64_t run; // elements that one of a column serves for; 0: there is none
+    int64_t run; // elements for which one element of a column operand serves; 0: there is no such operand
 };
 
 // p: both results, then the operands.

@@ -1,11 +1,11 @@
-// reduce_columns.c - reductions whose kept elements lie close together: rows of accumulators are combined
-// with rows of elements.
+// reduce_columns.c - reductions whose kept elements are close together in memory: rows of accumulators are
+// combined with rows of elements.
 //
-// After some hundred rows the accumulators go into a second set, which keeps sums accurate. A few short
-// columns are seen as many: rows that are contiguous are combined as one long row, which is folded at the
-// end. Rows whose elements lie apart while the reduced ones do not, as of many short lines, are brought
-// together several at a time. Where few elements are kept, rows are cut in segments for threads to share;
-// where the cuts are follows from the shape alone.
+// After some hundred rows the accumulators are added to a second set, which keeps sums accurate. If rows are
+// short and contiguous, several rows are combined as one long row, which is folded at the end. If the
+// elements of a row are far apart but the reduced elements are contiguous, as for many short rows, several
+// rows are transposed at a time. If few elements are kept, the reduced rows are divided into segments, which
+// threads share; the division depends on the shape alone.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/reduce.h"
@@ -13,11 +13,11 @@
 #include <string.h>
 
 enum {
-    COLUMN_BYTES = 16384, // of a row of accumulators: it stays in L1
-    FOLD_MOST = 512,      // elements of rows that are combined as one
-    ROWS = 512,           // rows combined before their accumulators are
-    SHORT = 64,           // elements of a row that are too few for a call
-    ACROSS = 16,          // rows that are brought together at once
+    COLUMN_BYTES = 16384, // bytes of a row of accumulators, which stays in L1
+    FOLD_MOST = 512,      // elements of the rows that are combined as one, at most
+    ROWS = 512,           // rows that are combined before their accumulators are added to the sum
+    SHORT = 64,           // elements of a row that is too short for a call of its own
+    ACROSS = 16,          // rows that are transposed at once
     SEGMENT = 65536,      // elements of a piece that threads may share
     SEGMENTS = 32,        // pieces at most
 };
@@ -27,7 +27,7 @@ struct columns {
     _Alignas(64) char block[COLUMN_BYTES]; // of the last ROWS
     _Alignas(64) char tile[COLUMN_BYTES];  // elements of a row that is not contiguous
     _Alignas(64) char wide[COLUMN_BYTES];  // a row of 16-bit floats as floats
-    int64_t rows;                          // in block
+    int64_t rows;                          // rows in block
     bool has_sum;
 };
 
@@ -45,7 +45,7 @@ static void fold_block(const struct reduction *r, struct columns *c, int64_t wid
     c->rows = 0;
 }
 
-// One row of elements consecutive, the first width of a block's.
+// Adds one contiguous row of `width` elements to the block.
 static void add_dense_row(const struct reduction *r, struct columns *c, const char *from, int64_t width) {
     if (c->rows++ == 0) {
         cpu_reduce_load(&r->by, c->block, from, width);
@@ -68,7 +68,7 @@ static void add_row(const struct reduction *r, struct columns *c, const char *fr
     add_dense_row(r, c, from, width);
 }
 
-// n rows that lie an element apart; what of them is used lies stride apart.
+// Adds n rows which are an element apart; the `count` elements of a row are `stride` bytes apart.
 static void add_rows_across(const struct reduction *r, struct columns *c, const char *from, int64_t stride,
                             int64_t count, int64_t n) {
     int64_t pitch = count * r->by.item;
@@ -83,7 +83,7 @@ static void add_rows_across(const struct reduction *r, struct columns *c, const 
     }
 }
 
-// The last rows, fewer than are combined as one, onto the first of those.
+// Adds the last rows, fewer than are combined as one, to the first of the folded rows.
 static void add_rest(const struct reduction *r, struct columns *c, const char *from, int64_t count,
                      int64_t rows) {
     if (c->rows)
@@ -93,7 +93,7 @@ static void add_rest(const struct reduction *r, struct columns *c, const char *f
     c->rows = 0;
 }
 
-// Positions [i, end) of the last reduced axis, from a row of count kept elements.
+// Adds positions [i, end) of the last reduced axis to a row of `count` kept elements.
 static void add_rows(const struct reduction *r, struct columns *c, const char *from, int64_t count, int64_t i,
                      int64_t end) {
     int64_t stride = r->kept.axis[r->column].stride[REDUCE_IN];
@@ -111,7 +111,7 @@ static void add_rows(const struct reduction *r, struct columns *c, const char *f
         add_rest(r, c, from + i * row_stride, count, end - i);
 }
 
-// Reduces positions [at, end) of the reduced space for count kept elements from base on: the result is in
+// Reduces positions [at, end) of the reduced space for `count` kept elements from base on. The result is in
 // c->sum.
 static void reduce_columns(const struct reduction *r, struct columns *c, const char *base, int64_t count,
                            int64_t at, int64_t end) {
@@ -141,7 +141,7 @@ static void store_columns(const struct reduction *r, struct columns *c, char *ou
              1, count);
 }
 
-// Tiles of the kept space, times segments.
+// Reduces tiles of the kept space; each position in [from, to) is a tile and one of its segments.
 static void columns_part(const void *context, int64_t from, int64_t to) {
     const struct reduction *r = context;
     struct columns c;
@@ -174,7 +174,8 @@ static void join_columns(const void *context, int64_t from, int64_t to) {
     }
 }
 
-// The kept axis to lay accumulators along: the last, unless it is short and another is not.
+// Returns the kept axis along which rows of accumulators go: the last one, unless it is short and another one
+// is not.
 static int choose_column(const struct layout *kept, int64_t fold) {
     int last = kept->axes - 1, best = last;
     if (kept->axis[last].dim * fold >= SHORT)
@@ -185,7 +186,7 @@ static int choose_column(const struct layout *kept, int64_t fold) {
     return best;
 }
 
-// Rows that are combined as one: those of a short kept axis that are contiguous.
+// Returns how many rows are combined as one, if these are contiguous; else 1.
 static int64_t choose_fold(const struct reduction *r) {
     const struct layout_axis *kept = &r->kept.axis[r->kept.axes - 1], *reduced = &r->reduced.axis[0];
     if (r->reduced.axes > 1 || kept->stride[REDUCE_IN] != r->by.item ||

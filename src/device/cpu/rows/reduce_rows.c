@@ -1,8 +1,9 @@
-// reduce_rows.c - reductions of elements that are close together in memory: each run of them is reduced to
-// one.
+// reduce_rows.c - reductions of elements that are close together in memory: each run of elements is reduced
+// to one.
 //
-// Runs are joined as a tree, which keeps sums accurate. The reduced elements are divided into segments, which
-// threads share if few elements are kept. The division follows from the number of reduced elements alone.
+// The results of runs are joined as a tree, which keeps sums accurate. The reduced elements are divided into
+// segments, which threads share if few elements are kept. The division depends on the number of reduced
+// elements alone.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/reduce.h"
@@ -11,7 +12,7 @@
 
 enum {
     TILE = 1024,                // elements gathered at once
-    SLOTS = 64,                 // results of runs that wait to be joined
+    SLOTS = 64,                 // results of runs that are joined at once
     BLOCK = 256,                // kept elements whose accumulators are stored together
     SEGMENT = REDUCE_LINE_MOST, // elements of a piece that threads may share
     SEGMENTS = 256,             // pieces at most
@@ -29,7 +30,7 @@ static void call_run(const struct reduce_rows *by, char *to, const char *from, i
     by->row(p, n, n + MIN_OF(more, CPU_AHEAD / by->item));
 }
 
-// Reduces n elements that lie stride bytes apart into the next slot.
+// Reduces n elements that are `stride` bytes apart into the next slot.
 static void reduce_run(const struct reduce_rows *by, struct slots *s, const char *from, int64_t stride,
                        int64_t n, int64_t more) {
     if (s->used == SLOTS) {
@@ -61,7 +62,7 @@ void cpu_reduce_line(const struct reduce_rows *by, const char *from, int64_t n, 
     cpu_call_row(by->join, accumulator, s.value, NULL, NULL, s.used);
 }
 
-// Reduces the positions [at, end) of the reduced space, from the kept element at base, into one accumulator.
+// Reduces positions [at, end) of the reduced space, for the kept element at base, to one accumulator.
 static void reduce_range(const struct reduction *r, const char *base, int64_t at, int64_t end, char *result) {
     const struct layout *l = &r->reduced;
     const struct layout_axis *inner = &l->axis[l->axes - 1];

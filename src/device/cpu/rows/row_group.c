@@ -1,4 +1,5 @@
-// row_group.c - which calls the CPU runs as one pass over memory, and where their results lie meanwhile.
+// row_group.c - finds the calls that the CPU runs as one pass over memory, and where their results are stored
+// in between.
 
 #include "device/cpu/gemm/product.h"
 #include "device/cpu/rows/operands.h"
@@ -6,9 +7,10 @@
 #include "device/cpu/rows/row_group.h"
 
 enum {
-    PART_LEAST = 8192,   // elements of a part of a product with which it pays to go on at once
-    PART_MOST = 8 << 20, // bytes of one that is kept nowhere else
-    PRODUCT_INNER = 16,  // sums of fewer products: the rest is the longer work, and is split by itself
+    PART_LEAST = 8192,   // elements of a part of a product; below, an epilogue per part does not pay
+    PART_MOST = 8 << 20, // bytes of a part that is not stored anywhere else
+    PRODUCT_INNER = 16,  // k from which on products are fused: below, the epilogue takes longer than the
+                         // product, and is better divided by itself
 };
 
 // Building --------------------------------------------------------------------------------------------------
@@ -26,7 +28,7 @@ bool cpu_group_steps(struct program *p, const struct segment *s) {
 
 // Joining ---------------------------------------------------------------------------------------------------
 
-// An operand that differs along a line.
+// Returns whether an operand has different elements along a row.
 static bool is_wide(const struct fuse_group *g, int index, int k) {
     zl_array x = g->call[index]->in[k];
     if (!fuse_is_outside(g, index, k))
@@ -34,7 +36,7 @@ static bool is_wide(const struct fuse_group *g, int index, int k) {
     return x->ndim > 0 && x->dim[x->ndim - 1] == g->line;
 }
 
-// Every row has a vector among its operands.
+// Returns whether a call has a vector among its operands, as every row kernel needs.
 static bool has_vector(const struct fuse_group *g, int index) {
     bool wide = g->line == 0;
     for (int k = 0; k < fuse_step(g, index)->inputs; k++)
@@ -42,7 +44,8 @@ static bool has_vector(const struct fuse_group *g, int index) {
     return wide;
 }
 
-// A row of one element a line reads elements that lie as lines do, or the same one for all of them.
+// Returns whether a call that computes one element per row can run as a row kernel over rows: its operands
+// must have one contiguous element per row, or be a single element.
 static bool has_lines(const struct fuse_group *g, int index) {
     bool some = false;
     for (int k = 0; k < fuse_step(g, index)->inputs; k++) {
@@ -57,7 +60,7 @@ static bool has_lines(const struct fuse_group *g, int index) {
     return some && g->line;
 }
 
-// Lines that are contiguous.
+// Returns whether a reduction can be part of the group: it needs contiguous rows, and a row kernel.
 static bool is_reduction(struct group *g, int index) {
     const struct call *c = g->f.call[index];
     zl_array x = c->in[0];
@@ -68,7 +71,8 @@ static bool is_reduction(struct group *g, int index) {
     return cpu_reduce_choose(&group_row(g, index)->by, c->op->row, (zl_dtype)x->dtype);
 }
 
-// A product of matrices whose parts are worth going on with.
+// Returns whether a matrix product can begin the group: its parts must be large enough for an epilogue to
+// pay.
 static bool is_product(struct group *g) {
     const struct fuse_group *f = &g->f;
     const struct call *c = f->call[f->begin];
@@ -91,7 +95,7 @@ static bool joins(struct fuse_group *f, int index) {
     return true;
 }
 
-// Inputs and outputs with memory, counting an array twice if two calls read it.
+// Counts inputs and outputs that have memory; an array that two calls read counts twice.
 static enum fuse_end fits(struct fuse_group *g) {
     int count = 0;
     for (int i = g->begin; i < g->end; i++) {
@@ -115,8 +119,8 @@ static const struct fuse_limits limits = {.calls = FUSE_CALLS,
 
 // Temporaries -----------------------------------------------------------------------------------------------
 
-// A temporary that nothing reads any more, for the result of a call. One is only used again for elements of
-// the same size: a kernel of several rows may write some of them before it has read all.
+// Takes a temporary whose value is not needed any more, for the result of a call. It is reused only for
+// elements of the same size: a kernel of several rows may store some of them before it has read all.
 static int take_temp(struct group *g, int index) {
     const struct fuse_row *r = fuse_row(&g->f, index);
     int *used = r->of_lines ? &g->line_temps : &g->temps, first = r->of_lines ? GROUP_TEMPS : 0, at = 0;
@@ -133,8 +137,8 @@ static int take_temp(struct group *g, int index) {
     return first + at;
 }
 
-// Outputs come first among the operands: they are numbered before any input is, and before the product, which
-// rows only read.
+// Numbers the outputs, which come first among the operands, before any input, and before the product, which
+// rows only read. Returns false if there are too few temporaries.
 static bool place_outputs(struct group *g) {
     int stored = 0;
     g->temps = g->line_temps = g->temp_item = 0;
@@ -152,7 +156,7 @@ static bool place_outputs(struct group *g) {
 
 // Finding ---------------------------------------------------------------------------------------------------
 
-// Whether it is worth it: some result needs no memory.
+// Returns whether the group saves memory traffic: some result needs no memory.
 static bool is_useful(const struct group *g) {
     int saved = 0;
     for (int i = g->f.begin; i < g->f.end; i++)
@@ -160,7 +164,7 @@ static bool is_useful(const struct group *g) {
     return g->f.end - g->f.begin > 1 && (saved > 0 || group_has_product(g));
 }
 
-// A product that is kept nowhere has room for its parts.
+// Returns whether there is space for the parts of a product that is not stored.
 static bool has_room(const struct group *g) {
     if (!group_has_product(g) || g->f.row[0].stored)
         return true;

@@ -1,9 +1,10 @@
-// row_group.h - calls that run as one pass over memory: what is known of them while they are found, bound and
-// run.
+// row_group.h - groups of calls that run as one pass over memory: the data with which they are found, bound
+// and run.
 //
 // The calls of a group compute elements of one shape. Once one of them reduces the last axis, the group works
-// on lines: some calls compute one element for each line, which later ones read again for all its elements. A
-// matrix product may come first: the others then run on each part of it, on the thread that made it.
+// on rows: some calls compute one element per row, which later calls read for all elements of the row. A
+// matrix product may come first: the other calls then run on each part of it, on the thread that computed the
+// part.
 
 #ifndef ROW_GROUP_H
 #define ROW_GROUP_H
@@ -13,31 +14,31 @@
 #include "device/cpu/rows/reduce.h"
 
 enum {
-    GROUP_LEAST = 8192, // elements from which it pays
-    // results at once that nothing but the group reads; as many again with one element a line
+    GROUP_LEAST = 8192, // elements from which on a group pays
+    // temporaries for results that only the group reads; as many again for results with one element per row
     GROUP_TEMPS = 16,
     ROW_OPERANDS = 4,   // output and inputs
 };
 
 struct row {
-    bool has_runs; // an operand has one element for a run of the others
-    // Where it finds its operands: operand of the layout, or temporary -1 - at; those of lines are the later
-    // ones.
+    bool has_runs; // some operand has one element per run of the others
+    // Where the operands are: operand `at` of the layout, or temporary -1 - at; the temporaries with one
+    // element per row come last.
     int8_t at[ROW_OPERANDS];
     row_fn *fn;
     struct reduce_rows by; // ROW_REDUCE
 };
 
-// Rows of elements without another kind between them, as one compiled kernel.
+// Consecutive elementwise rows that run as one compiled kernel.
 enum { STRETCH_OPERANDS = FUSE_OPERANDS };
 struct stretch {
     int begin, end; // calls
     row_fn *fn;
     bool has_runs;
     int operands;
-    int8_t at[STRETCH_OPERANDS]; // as struct row's: outputs, then inputs
-    bool reduces;                     // the last row is a reduction: the kernel computes one line
-    int32_t next[STRETCH_OPERANDS];   // then, bytes from line to line
+    int8_t at[STRETCH_OPERANDS]; // as in struct row: outputs, then inputs
+    bool reduces;                     // the last row is a reduction: the kernel computes one row per call
+    int32_t next[STRETCH_OPERANDS];   // if it does, bytes from row to row
 };
 
 struct group {
@@ -47,13 +48,13 @@ struct group {
     struct row row[FUSE_CALLS];
     int temps, line_temps;
     struct {
-        int until; // call that reads it last
+        int until; // last call that reads it
         uint8_t item;
     } temp[2 * GROUP_TEMPS];
-    int temp_item; // bytes of the largest element of temps
+    int temp_item; // bytes of the largest element of the temporaries
     struct product_parts parts; // of the product
     struct layout l;
-    zl_array external[LAYOUT_OPERANDS]; // by operand; NULL: an output
+    zl_array external[LAYOUT_OPERANDS]; // by operand of the layout; NULL: an output
     union scalar room[LAYOUT_OPERANDS];
     int64_t tile; // elements
     struct stretch stretch[FUSE_CALLS / 2];
@@ -70,7 +71,7 @@ static inline bool group_has_product(const struct group *g) {
     return g->f.row[0].kind == ROW_PRODUCT;
 }
 
-// Returns how many of its calls run in compiled kernels.
+// Returns how many calls of the group run in compiled kernels.
 static inline int group_compiled(const struct group *g) {
     int calls = 0;
     for (int i = 0; i < g->stretches; i++)
@@ -82,8 +83,8 @@ static inline int group_compiled(const struct group *g) {
 
 // Prepares a group that begins at a call of a program.
 void row_group_begin(struct group *g, const struct program *p, struct binding *b, int index);
-// Finds its end, rows, what is stored and where temporaries lie. Returns false if no group pays. Appends to
-// *why, unless why is NULL, what ended or prevented it.
+// Finds the end of the group, its rows, which results are stored, and the temporaries. Returns false if a
+// group does not pay. If why is not NULL, appends what ended or prevented the group.
 bool row_group_find(struct group *g, struct text *why);
 
 // row_program.c ---------------------------------------------------------------------------------------------
@@ -93,13 +94,13 @@ layout_body *row_group_plan(struct group *g);
 
 // row_product.c ---------------------------------------------------------------------------------------------
 
-// Runs a bound group that has a product. Returns false, with an error, if memory runs out.
+// Runs a bound group that begins with a matrix product. Returns false, with an error, if memory runs out.
 bool row_group_run_product(struct group *g, double weight);
 
 // row_kernel.c ----------------------------------------------------------------------------------------------
 
-// Finds the stretches of a bound and planned group for which there is a compiled kernel, and has those
-// compiled that have run often enough. Returns whether one of them is the whole group.
+// Finds the stretches of a bound and planned group that have a compiled kernel, and queues those for
+// compilation that have run often enough. Returns whether one stretch is the whole group.
 bool row_group_find_kernels(struct group *g);
 
 #endif

@@ -1,8 +1,8 @@
 // row_kernel.c - compiled kernels for stretches of a row program.
 //
-// A kernel is built from the stretch's recipe alone, and kept under it as the key. A background thread, which
-// lives only while there is work, compiles the kernels. Until a kernel is ready, or if there is no compiler,
-// the row kernels run one by one, with bit-identical results.
+// A kernel is built from the stretch's recipe alone, and stored with the recipe as its key. A background
+// thread, which exists only while there is work, compiles the kernels. Until a kernel is ready, or if there
+// is no compiler, the row kernels run one by one, with bit-identical results.
 
 #include "device/cpu/rows/reduce.h"
 #include "device/cpu/rows/row_group.h"
@@ -22,8 +22,8 @@ struct writer {
     struct fuse_writer w;
     struct group *g;
     struct stretch *s;
-    int8_t in[STRETCH_OPERANDS]; // where inputs are
-    bool mixed;                  // a complex scalar cannot be told from a run
+    int8_t in[STRETCH_OPERANDS]; // where each input is, as in struct stretch
+    bool mixed;                  // an input is complex, for which kernels cannot tell scalars from runs
 };
 
 static enum fuse_form form_of(const struct group *g, int at) {
@@ -57,7 +57,7 @@ static int input_of(struct fuse_writer *base, int index, int k, int op) {
     return r->inputs;
 }
 
-// Sets the distance of each operand from one row to the next, in bytes.
+// Sets the bytes from one row to the next for each operand.
 static void set_lines(const struct group *g, struct stretch *s, const struct fuse_recipe *r) {
     for (int k = 0; k < s->operands; k++) {
         int input = k - r->outputs;
@@ -110,19 +110,19 @@ static row_fn *compile(const struct fuse_recipe *r) {
 // Keeping ---------------------------------------------------------------------------------------------------
 
 struct row_kernel {
-    struct row_kernel *next; // to be compiled
-    _Atomic(row_fn *) fn;    // NULL: there is none yet
+    struct row_kernel *next; // the next one to be compiled
+    _Atomic(row_fn *) fn;    // NULL: it is not compiled yet
     int runs;
-    bool queued; // or was
+    bool queued; // it is queued, or was
     struct fuse_recipe recipe;
 };
 
 static struct {
     struct lock lock;
     struct map kernels;              // by their recipes
-    struct row_kernel *first, *last; // to be compiled
-    bool working;                    // there is a thread that does it
-    atomic_uint rests;               // how often it found nothing to do; sleepers watch it
+    struct row_kernel *first, *last; // queue of those to be compiled
+    bool working;                    // the compiling thread exists
+    atomic_uint rests;               // how often it found no work; waiting threads watch it
 } kept;
 
 static struct row_kernel *take_queued(void) {
@@ -172,7 +172,7 @@ static void *work(void *data) {
 }
 
 static void forget_worker(void) {
-    kept.working = false; // that thread stayed behind
+    kept.working = false; // a forked child does not have that thread
 }
 
 ZL_AT_LOAD {
@@ -181,11 +181,11 @@ ZL_AT_LOAD {
 }
 
 static void watch_process(void) {
-    atexit(cpu_kernels_stop); // what is being compiled comes to its end, for the next process to find
+    atexit(cpu_kernels_stop); // finishes the current compilation, so that the next process finds its result
 }
 
 // Queues a kernel for compilation, and starts the compiling thread if there is none; if it cannot start,
-// nothing is compiled. Under the lock.
+// nothing is compiled. The caller holds the lock.
 static void queue(struct row_kernel *k) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_t thread;
@@ -218,13 +218,13 @@ static struct row_kernel *new_kernel(const struct fuse_recipe *r) {
     return NULL;
 }
 
-// Counts a run of the recipe and returns its compiled kernel; NULL if there is none yet.
+// Counts a run of the recipe and returns its compiled kernel, or NULL if there is none yet.
 static row_fn *use(const struct fuse_recipe *r, int hot) {
     bool had_error = zl_error();
     lock_take(&kept.lock);
     struct row_kernel *k = map_get(&kept.kernels, r, key_bytes(r));
     if (!k && !(k = new_kernel(r)) && !had_error)
-        zl_clear_error(); // the rows will do
+        zl_clear_error(); // the row kernels run instead
     if (k && ++k->runs >= hot && !k->queued)
         queue(k);
     lock_give(&kept.lock);
@@ -233,7 +233,7 @@ static row_fn *use(const struct fuse_recipe *r, int hot) {
 
 // Stretches -------------------------------------------------------------------------------------------------
 
-// Where the stretch ends that begins here: before the next row of another kind, and not on a view.
+// Returns the end of the stretch that begins here: before the next row of another kind, and not after a view.
 static int stretch_end(struct group *g, int begin) {
     int end = begin, i = begin;
     for (; i < g->f.end; i++) {
@@ -253,9 +253,9 @@ static int rows_of(struct group *g, int begin, int end) {
     return rows;
 }
 
-// Whether a kernel can reduce what it computes: the values of rows [begin, index) are as wide as the
-// accumulator, but for 16-bit floats that are cast to float32 when they are read; and a line is one run of
-// the reduction.
+// Returns whether a kernel for rows [begin, index) can also compute the reduction after them: all values must
+// be as wide as the accumulator, except for 16-bit floats that are cast to float32 when they are read, and a
+// row must be one run of the reduction.
 static bool takes_reduction(struct group *g, int begin, int index) {
     const struct reduce_rows *by = &group_row(g, index)->by;
     if (index >= g->f.end || fuse_row(&g->f, index)->kind != ROW_REDUCE ||

@@ -8,8 +8,9 @@
 struct epilogue {
     const struct group *g;
     double weight;
-    int product;         // its operand; -1: it is stored, and lies still
-    atomic_int compiled; // calls of a part that ran in compiled kernels
+    int product;         // operand of the layout that is the product's part; -1: the product is stored, and
+                         // its address fixed
+    atomic_int compiled; // calls of one part that ran in compiled kernels
 };
 
 // Runs the group's elementwise work on one part of the product.

@@ -1,9 +1,9 @@
-// row_program.c - runs of calls as one pass over memory: their row kernels, one after the other, on each
+// row_program.c - runs groups of calls as one pass over memory: all their row kernels run in turn on each
 // tile.
 //
-// What only calls of the group read stays in tiles in the nearest caches and never gets memory of its own.
-// The rows are those that the calls would have run by themselves, on the same elements in the same order: not
-// a bit differs.
+// Results that only the group reads stay in tiles in the nearest caches and never get memory of their own.
+// The row kernels are those that the calls would run by themselves, on the same elements in the same order,
+// so every bit is the same.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/reduce.h"
@@ -14,16 +14,17 @@
 
 enum {
     TEMP_ROOM = 24576, // bytes of the tiles of temporaries
-    TILE_LEAST = 128,  // elements
+    TILE_LEAST = 128,  // elements of a tile
     TILE_MOST = 1024,
-    LINE_ROOM = 131072, // the same for lines, which cannot be cut
-    LINES_MOST = 64,    // lines at once
+    LINE_ROOM = 131072, // bytes of the temporaries of rows, which cannot be divided
+    LINES_MOST = 64,    // rows at once
 };
 
 // Binding ---------------------------------------------------------------------------------------------------
 
-// Whether lines of x jump from one line of the cache to the next, while another axis goes along them: single
-// steps transpose such an array in blocks, which is faster than to gather it line by line.
+// Returns whether the elements of a row of x are in different cache lines while another axis is nearly
+// contiguous. A step outside of a group transposes such an array in blocks, which is faster than gathering it
+// row by row.
 static bool lies_across(zl_array x, int64_t item) {
     bool along = false;
     for (int i = 0; i + 1 < x->ndim; i++)
@@ -31,7 +32,7 @@ static bool lies_across(zl_array x, int64_t item) {
     return along && x->dim[x->ndim - 1] >= 4 && llabs(array_stride(x)[x->ndim - 1]) * item >= LAYOUT_LINE;
 }
 
-// Lines, and what must be gathered of them, fit where they go.
+// Returns whether rows fit the temporaries, and operands that must be gathered fit the tiles.
 static bool fits(struct group *g) {
     int64_t gathered = 0;
     for (int i = g->f.begin; i < g->f.end; i++) {
@@ -65,7 +66,8 @@ static void add_output(struct group *g, int index) {
     cpu_layout_add(&g->l, cpu_data(out), array_item(out), out->ndim, out->dim, array_stride(out));
 }
 
-// Where parts of one that is not stored are is known when they are there.
+// Adds the product as an operand. If it is not stored, the addresses of its parts are set when they are
+// computed.
 static void add_product(struct group *g) {
     zl_array product = fuse_output(&g->f, g->f.begin);
     int at = g->row[0].at[0] = (int8_t)g->l.operands;
@@ -77,7 +79,8 @@ static void add_product(struct group *g) {
         cpu_layout_add(&g->l, &g->room[at], array_item(product), 0, NULL, NULL);
 }
 
-// A weak scalar takes the dtype of the row that reads it, so it is an operand for each.
+// Adds an input as an operand, and returns its number. A weak scalar takes the dtype of the row that reads
+// it, so it is a separate operand for each row.
 static int add_input(struct group *g, int index, int k) {
     zl_array x = g->b->call[index]->in[k];
     const struct step *s = &g->p->step[index];
@@ -110,7 +113,7 @@ static void bind_operands(struct group *g) {
         enum row_kind kind = fuse_row(&g->f, i)->kind;
         if (kind == ROW_VIEW || kind == ROW_PRODUCT)
             continue;
-        r->at[2] = r->at[3] = r->at[0]; // a row does not read what it does not have
+        r->at[2] = r->at[3] = r->at[0]; // unused inputs, which row kernels do not read
         for (int k = 0; k < s->is.inputs; k++)
             r->at[k + 1] =
                 (int8_t)(fuse_is_outside(&g->f, i, k) ? add_input(g, i, k)
@@ -120,7 +123,7 @@ static void bind_operands(struct group *g) {
 
 // Planning --------------------------------------------------------------------------------------------------
 
-// Operands of a row: which of them are scalars, and which of those go on from run to run.
+// Which operands of a row are scalars, and which of these have an element per run.
 struct scalars {
     unsigned form;           // by input of the row
     unsigned operands, runs; // by operand of the layout
@@ -145,7 +148,8 @@ static struct scalars scalars_of(const struct group *g, const struct step *s, co
     return found;
 }
 
-// Operands of rows that have no form for these scalars must become vectors; 0: all have.
+// Chooses the row kernels. Returns the operands that must become vectors, because a row kernel has no form
+// for these scalars; 0: all have one.
 static unsigned choose_forms(struct group *g) {
     unsigned vectors = 0;
     for (int i = g->f.begin; i < g->f.end; i++) {
@@ -164,7 +168,8 @@ static unsigned choose_forms(struct group *g) {
     return vectors;
 }
 
-// A kernel that is the whole group needs no room for temporaries, and takes scalars of all kinds.
+// Plans a group that is one compiled kernel, which needs no temporaries and takes scalars of all kinds.
+// Returns false if there is no such kernel.
 static bool plan_kernel(struct group *g) {
     cpu_layout_plan(&g->l, 0, 0);
     return row_group_find_kernels(g);
@@ -180,8 +185,8 @@ static void plan_elements(struct group *g) {
     }
 }
 
-// Operands with all the elements of a line, though some be the same: those that are views say so by their
-// shape.
+// Returns the operands that have all elements of a row by their shape, even if they are views that repeat one
+// element.
 static unsigned wide_operands(const struct group *g) {
     unsigned found = 0;
     for (int k = g->l.outputs; k < g->l.operands; k++) {
@@ -191,7 +196,8 @@ static unsigned wide_operands(const struct group *g) {
     return found;
 }
 
-// Line by line what is the same for a line is a scalar like any other. Every row has a form for that, if one
+// Plans a group that works on rows. If several rows at a time do not fit or lack a form, it runs row by row:
+// an operand with one element per row is then a plain scalar, for which every row kernel has a form, if one
 // of its operands is a vector.
 static bool plan_lines(struct group *g) {
     int bytes = MAX_OF(g->temps * g->temp_item, 1);
@@ -225,7 +231,7 @@ static void call_stretch(const struct stretch *s, const char *const *at, int64_t
     s->fn(p, n, run);
 }
 
-// A line at a time.
+// Runs a stretch that ends with a reduction, row by row.
 static void call_lines(const struct stretch *s, const char *const *at, int64_t line, int64_t lines) {
     POINTERS(p, STRETCH_OPERANDS);
     for (int k = 0; k < s->operands; k++)
@@ -242,7 +248,7 @@ static void run_kernel(const void *context, char *const *p, int64_t n, int64_t m
     call_stretch(&g->stretch[0], (const char *const *)p, n, g->l.run ? g->l.run : n + more);
 }
 
-// Elements behind a line that the next ones will read from memory: those of an input, which lies in sequence.
+// Returns how many elements after a row will be read next from memory: those of a contiguous input.
 static int64_t count_more(const struct group *g, const struct row *r, const char *from) {
     const int k = r->at[1];
     const int64_t bytes = g->l.size * r->by.item;
@@ -259,7 +265,7 @@ static void reduce_lines(const struct group *g, const struct row *r, char *to, c
     cpu_reduce_store(&r->by, to, sum, lines);
 }
 
-// Rows, and stretches of lines, one after the other. Elements that are reduced nowhere are one line.
+// Runs the rows and stretches of a tile in turn. Without a reduction, the whole tile is one row.
 static void run_rows(const void *context, char *const *p, int64_t n, int64_t more) {
     (void)more;
     const struct group *g = context;
@@ -297,7 +303,7 @@ layout_body *row_group_plan(struct group *g) {
     }
     if (plan_kernel(g))
         return run_kernel;
-    g->stretches = 0; // operands become other vectors
+    g->stretches = 0; // the plan below may turn operands into vectors
     plan_elements(g);
     return run_rows;
 }
@@ -317,7 +323,7 @@ static bool run(struct fuse_group *f) {
     return true;
 }
 
-// What a group works on: of a reduction, its input.
+// Returns the number of elements that a group works on: for a reduction, those of its input.
 static int64_t size_of(const struct call *c) {
     return c->op->kind == OP_REDUCE ? c->in[0]->size : call_output(c, 0)->size;
 }

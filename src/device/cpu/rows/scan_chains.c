@@ -1,8 +1,8 @@
-// scan_chains.c - scans of elements consecutive, for every dtype but 16-bit floats, which are scanned as
+// scan_chains.c - scans of contiguous elements, for every dtype but 16-bit floats, which are scanned as
 // float32.
 //
-// A vector is scanned by itself, in steps that double what each lane has seen, then combined with the last
-// lane of the one before. Lanes in front of the first hold the identity.
+// Each vector is scanned by itself, in log2 steps that double how many elements each lane combines, and then
+// combined with the last lane of the vector before. Lanes before the first hold the identity.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/scan.h"
@@ -30,14 +30,14 @@ VECTOR(int64_t, uint64_t, int64_t)
 VECTOR(float, uint32_t, int32_t)
 VECTOR(double, uint64_t, int64_t)
 
-// A vector moved up by so many bytes, behind the last of another.
+// Shifts v up by some bytes, and fills it from the end of `first`.
 #define BEHIND(first, v, bytes)                                                                   \
     __builtin_shufflevector((vec_uint8_t)(first), (vec_uint8_t)(v), 16 - (bytes), 17 - (bytes),   \
                             18 - (bytes), 19 - (bytes), 20 - (bytes), 21 - (bytes), 22 - (bytes), \
                             23 - (bytes), 24 - (bytes), 25 - (bytes), 26 - (bytes), 27 - (bytes), \
                             28 - (bytes), 29 - (bytes), 30 - (bytes), 31 - (bytes))
 
-// The last lane, in all of them.
+// Broadcasts the last lane.
 INLINE vec_uint8_t last_lane(vec_uint8_t v, size_t item) {
     switch (item) {
     case 1:
@@ -58,7 +58,8 @@ INLINE vec_uint8_t last_lane(vec_uint8_t v, size_t item) {
 #define VEC_MAX(type, a, b) VEC_PICK(type, ((a) < (b)) | ((b) != (b)), a, b)
 #define VEC_MIN(type, a, b) VEC_PICK(type, ((b) < (a)) | ((b) != (b)), a, b)
 
-// Whether a vector can change what was kept. Of a long scan for an extreme few do, so it is worth asking.
+// Whether a vector can change the result so far. In a long scan for an extreme few vectors do, so a check
+// pays.
 enum { LONG = 128 }; // elements
 #define ALWAYS(type, kept, v)     true
 #define IF_LARGER(type, kept, v)  any_lane((vec_uint64_t) ~((v) <= (kept)))
@@ -73,7 +74,7 @@ INLINE bool any_lane(vec_uint64_t mask) {
     if (sizeof(type) <= (bytes))     \
         v = combine(type, (vec_##type)BEHIND(none, v, bytes), v);
 
-// The next vector of chain k; and its end, which is less than one.
+// Scans the next vector of chain k. END scans its end, which is shorter than a vector.
 #define NEXT(k, name)                              \
     memcpy(&v, from + (k)*from_apart + at, 16);    \
     v = name##_vector(v, none, &kept[k], is_long); \
@@ -86,7 +87,7 @@ INLINE bool any_lane(vec_uint64_t mask) {
 #define EACH_OF_1(step, name) step(0, name)
 #define EACH_OF_4(step, name) step(0, name) step(1, name) step(2, name) step(3, name)
 
-// Some chains at once.
+// Scans 1 or 4 chains together.
 #define SCAN_TOGETHER(name, type, identity, width)                                                           \
     INLINE void name##_by_##width(const struct chains *c, int first) {                                       \
         const int64_t item = sizeof(type), from_apart = c->from_apart * item, to_apart = c->to_apart * item; \
@@ -104,8 +105,8 @@ INLINE bool any_lane(vec_uint64_t mask) {
         }                                                                                                    \
     }
 
-// The last element of a chain of groups of four vectors, in the order in which SCAN() comes to it; where
-// order does not matter, there are four chains, and lanes are combined at the end.
+// Computes the last element of a chain, in groups of four vectors and in the order of SCAN(). If order does
+// not matter, there are four partial results, and lanes are combined at the end.
 #define TOTAL_STEP(k, combine, ordered, type) \
     memcpy(&v, from + at + 16 * (k), 16);     \
     if (ordered) {                            \
@@ -163,7 +164,7 @@ INLINE bool any_lane(vec_uint64_t mask) {
     SCAN(name##_max, type, least, VEC_MAX, if_larger, false)          \
     SCAN(name##_min, type, most, VEC_MIN, if_smaller, false)
 
-// Sums wrap around: those of signed numbers are the same bits.
+// Sums wrap around, so those of signed and unsigned integers have the same bits.
 SCAN_SUMS(u8, uint8_t, 0, false)
 SCAN_SUMS(u16, uint16_t, 0, false)
 SCAN_SUMS(u32, uint32_t, 0, false)
@@ -183,7 +184,7 @@ SCAN_EXTREMES(f64, double, -INFINITY, INFINITY, IF_LARGER, IF_SMALLER)
 SCAN(bool_or, uint8_t, 0, VEC_OR, ALWAYS, false)
 SCAN(bool_and, uint8_t, 1, VEC_AND, ALWAYS, false)
 
-// Complex numbers go from element to element.
+// Complex numbers are scanned element by element.
 #define SCAN_COMPLEX(name, combine)                                                   \
     static void scan_##name(const struct chains *c, row_fn *const *rows) {            \
         const int64_t item = sizeof(complex64);                                       \
@@ -204,9 +205,10 @@ SCAN_COMPLEX(c64_prod, complex_prod)
 SCAN_COMPLEX(c64_max, complex_max)
 SCAN_COMPLEX(c64_min, complex_min)
 
-// Logarithms of sums take a row kernel, which is quick with many elements. So a chain is cut in pieces, which
-// are chains themselves; then each is combined with the last element of the one before.
-enum { PIECES = SCAN_CHAINS, PIECES_LEAST = 64 }; // pieces; elements of a chain that is cut
+// Logarithms of sums are computed by a row kernel, which is fast for many elements. So a chain is divided
+// into pieces, which are scanned side by side as chains themselves; then each piece is combined with the last
+// element of the piece before.
+enum { PIECES = SCAN_CHAINS, PIECES_LEAST = 64 }; // pieces; least elements of a divided chain
 
 #define SCAN_LOGS(name, type)                                                                            \
     static void side_by_side_##name(const struct chains *c, row_fn *row) {                               \

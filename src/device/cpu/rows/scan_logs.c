@@ -1,15 +1,16 @@
-// scan_logs.c - logarithms of running sums of exponentials, as the largest number so far and the sum relative
-// to it.
+// scan_logs.c - logarithms of running sums of exponentials, represented as the maximum so far and the sum
+// relative to it.
 //
-// So an element takes one exponential and one logarithm, of whole strips at once. The sum is at least 1 and
-// never overflows.
+// Each element takes one exponential and one logarithm, which are computed for whole strips at once. The sum
+// is at least 1 and never overflows.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/scan.h"
 
 #include <math.h>
 
-// last: the largest so far. far[i]: how far below or above it x[i] is; max[i]: the largest then. NaN stays.
+// last: the maximum so far. Sets max[i] to the maximum including x[i], and far[i] to minus the distance of
+// x[i] from the maximum before it. NaN is propagated.
 #define SCAN_LOGS(name, type, absolute)                                                              \
     static void climb_##name(const type *x, int64_t n, type last, type *far, type *max) {            \
         for (int64_t i = 0; i < n; i++) {                                                            \

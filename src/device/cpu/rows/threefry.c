@@ -1,8 +1,8 @@
 // threefry.c - random bits: words of the counter-based generator in op/threefry.h.
 //
-// Each key has its own part of the result, seen as 32-bit words. Counter i yields word i of the first half
-// and word pairs + i, in the second. Every word depends on its position alone, so the bits are the same for
-// any number of threads.
+// Each key has its own part of the result, as 32-bit words. Counter i yields words i and pairs + i, one in
+// each half of the part. Every word depends on its position alone, so the bits are the same for any number of
+// threads.
 
 #include "device/cpu/rows/operands.h"
 #include "op/ops.h"
@@ -10,17 +10,17 @@
 
 #include <string.h>
 
-enum { GRAIN = 8192 }; // pairs: some 30 us
+enum { GRAIN = 8192 }; // pairs: about 30 us
 
 struct drawing {
     const uint32_t *keys;
     char *out;
     int64_t bytes; // of the part of one key
     int64_t pairs; // counters of one key: half of its words, rounded up
-    int64_t both;  // of which two words are kept
+    int64_t both;  // counters of which both words are kept
 };
 
-// Stores words from position `at` on, up to the end of the part, which may be inside a word.
+// Stores words from position `at` on, up to the end of the part, which may be within a word.
 static void store(const struct drawing *d, char *part, int64_t at, const void *words, int64_t count) {
     int64_t bytes = MIN_OF(4 * count, d->bytes - 4 * at);
     if (bytes > 0)
@@ -39,7 +39,7 @@ static void draw_few(const struct drawing *d, const uint32_t *key, char *part, i
     store(d, part, d->pairs + at, y, MIN_OF(count, d->both - at));
 }
 
-// Draws THREEFRY_LANES counters, of which all words are kept.
+// Draws THREEFRY_LANES counters of which all words are kept.
 static inline void draw_block(const struct drawing *d, const uint32_t *key, char *part, int64_t at) {
     const threefry_words lane = {0, 1, 2, 3};
     threefry_words x[THREEFRY_VECTORS], y[THREEFRY_VECTORS];
@@ -61,7 +61,7 @@ static void draw_pairs(const struct drawing *d, const uint32_t *key, char *part,
         draw_few(d, key, part, at, MIN_OF(THREEFRY_LANES, end - at));
 }
 
-// Draws counters [from, to), where the counters of each key follow those of the key before it.
+// Draws counters [from, to), which are numbered over all keys.
 static void draw_part(const void *context, int64_t from, int64_t to) {
     const struct drawing *d = context;
     while (from < to) {

@@ -1,4 +1,5 @@
-// tiling.c - operands over one shape: collected, merged, and walked tile by tile, by one thread or several.
+// tiling.c - operands over one shape: adding them, merging their axes, and walking over tiles on one thread
+// or several.
 
 #include "device/cpu/rows/operands.h"
 
@@ -100,7 +101,8 @@ void cpu_layout_trim(struct layout *l) {
 
 // Walking ---------------------------------------------------------------------------------------------------
 
-// As integers: an operand without elements has no memory, and a walk may begin at NULL to find distances.
+// Adds to addresses as integers: an operand without elements has no memory, and a walk may begin at NULL to
+// compute distances.
 static void move_along(const struct layout *l, struct walk *w, int j, int64_t elements) {
     w->at[j] += elements;
     for (int k = 0; k < l->operands; k++)
@@ -166,7 +168,7 @@ void cpu_walk(const struct layout *l, double traffic, walk_part *part, const voi
 
 // Splitting -------------------------------------------------------------------------------------------------
 
-enum { PIECES = 4 }; // a thread, so that one that is held up leaves work to the others
+enum { PIECES = 4 }; // per thread, so that a delayed thread leaves work to the others
 
 struct split_job {
     int64_t count;

@@ -1,8 +1,8 @@
-// transpose.c - small transpositions through registers.
+// transpose.c - transposes small matrices in registers.
 //
-// A square of as many vectors of 16 bytes as a vector has elements is transposed by log2 rounds of
-// interleaving. Blocks go along the source's lines: every line that is fetched is used to its end, whatever
-// the distance between lines.
+// A square of as many vectors of 16 bytes as a vector has elements is transposed in log2 rounds of
+// interleaving. Blocks go along the contiguous axis of the source: every cache line that is fetched is used
+// completely, whatever the distance between lines.
 
 #include "device/cpu/rows/operands.h"
 
@@ -15,7 +15,7 @@ typedef uint16_t halves8 __attribute__((vector_size(16)));
 typedef uint32_t words4 __attribute__((vector_size(16)));
 typedef uint64_t longs2 __attribute__((vector_size(16)));
 
-// First halves of a and b, element by element in turn.
+// Interleaves the first halves of a and b.
 INLINE bytes16 zip_low(size_t item, bytes16 a, bytes16 b) {
     switch (item) {
     case 1: return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
@@ -35,7 +35,7 @@ INLINE bytes16 zip_high(size_t item, bytes16 a, bytes16 b) {
     }
 }
 
-// One round: afterwards the elements of lines i and i + lanes / 2 alternate.
+// Interleaves rows i and i + lanes / 2, for all i < lanes / 2.
 INLINE void interleave(size_t item, int lanes, bytes16 *to, const bytes16 *from) {
 #pragma GCC unroll 8
     for (int i = 0; i < lanes / 2; i++) {

@@ -12,7 +12,7 @@
 
 enum { WORDS = 64 };
 
-// A command line: ZL_CC and flags are cut at their spaces, paths are words of their own.
+// A command line: ZL_CC and flags are split at spaces, paths are single words.
 struct command {
     struct text text;
     char *word[WORDS];
@@ -45,10 +45,10 @@ static bool run(struct command *c, struct text *output) {
     return end == PROCESS_NOT_STARTED ? cannot_start(c->word[0], reason) : end == PROCESS_DONE;
 }
 
-// What we ask of it -----------------------------------------------------------------------------------------
+// Compiling -------------------------------------------------------------------------------------------------
 
-// Those of the built-in rows (cmake/flags.cmake): the same text gives the same bits. Pages of 4 KiB keep
-// files small.
+// The flags are those of the built-in rows (cmake/flags.cmake), so that the same text gives the same bits.
+// Pages of 4 KiB keep files small.
 void cpu_compiler_flags(struct text *out) {
     const struct cpu_level *level = cpu_level();
     text_add(out,
@@ -94,8 +94,8 @@ static bool find_program(const char *name, int len, char *out, struct stat *info
     return false;
 }
 
-// Identifies the compiler by its file's path, size and time, because asking it for its version takes as long
-// as opening everything that was compiled before. Only if there is no such file is it asked.
+// Identifies the compiler by its file's path, size and time, because running it to get its version takes as
+// long as loading all kernels compiled before. It is run only if there is no such file.
 bool cpu_compiler_name(struct text *out) {
     const char *words = setting_text(SETTING_CC);
     int space = (int)strspn(words, " "), len = (int)strcspn(words + space, " ");
@@ -112,8 +112,8 @@ bool cpu_compiler_name(struct text *out) {
     return version;
 }
 
-// Asks each compiler for its version once. The texts for earlier compilers are kept, because callers may hold
-// them.
+// Runs each compiler only once to get its version. The texts of earlier compilers are kept, because callers
+// may use them.
 const char *cpu_compiler_version(void) {
     const char *compiler = setting_text(SETTING_CC);
     lock_take(&known.lock);

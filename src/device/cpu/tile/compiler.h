@@ -1,4 +1,4 @@
-// compiler.h - C text compiled by the system's compiler at run time.
+// compiler.h - compiling C text by the system's compiler at run time.
 
 #ifndef COMPILER_H
 #define COMPILER_H
@@ -7,13 +7,14 @@
 
 // jit.c, compiler.c -----------------------------------------------------------------------------------------
 
-extern const char cpu_vec_text[]; // the vector layer, for the compiler
+extern const char cpu_vec_text[]; // the vector layer's text
 
-// Compiles C text, after the vector layer, and returns the address of one of its functions, which stays
-// loaded for ever. Text that was compiled before, even by another process, is loaded from the cache. Returns
+// Compiles C text, preceded by the vector layer, and returns the address of one of its functions, which is
+// never unloaded. Text that was compiled before, even by another process, is loaded from the cache. Returns
 // NULL and ZL_ERROR_COMPILE if that fails.
 void *cpu_jit(const char *source, const char *symbol);
-// Does the same without the vector layer, with additional flags.
+// Does the same with additional flags. The vector layer is included only if the text has a line `#include
+// "vec/vec.h"`.
 void *cpu_jit_alone(const char *source, const char *flags, const char *symbol);
 
 // Returns the version of the compiler of ZL_CC, or NULL and an error that says what to install.

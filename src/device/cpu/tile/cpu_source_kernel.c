@@ -9,17 +9,17 @@
 
 
 enum {
-    TIMED_NS = 2000,   // a piece that takes that long says what a position costs
-    PIECE_NS = 20000,  // pieces of less are not worth waking a thread for
-    NAME_MOST = 64,    // of a name, in errors
-    ERROR_MOST = 1500, // of what a compiler says
+    TIMED_NS = 2000,   // a piece that takes this long shows the cost of a position
+    PIECE_NS = 20000,  // shorter pieces are not worth waking a thread
+    NAME_MOST = 64,    // bytes of a name in errors
+    ERROR_MOST = 1500, // bytes of a compiler's message in errors
 };
 
 typedef void kernel_fn(const struct op_kernel_call *c, int64_t from, int64_t to);
 
 // Compiling -------------------------------------------------------------------------------------------------
 
-// Functions by their texts.
+// Compiled functions, by their texts.
 static struct {
     struct lock lock;
     struct map functions;
@@ -29,11 +29,11 @@ ZL_AT_LOAD {
     fork_guard(&compiled.lock);
 }
 
-// Warnings that are errors are those of calls that cannot mean what they say.
+// Some warnings are errors, because they always mean a wrong call.
 static const char flags[] = "-O3 -Werror=implicit-function-declaration -Werror=int-conversion "
                             "-Werror=incompatible-pointer-types";
 
-// Copies the name from the comment that the text begins with.
+// Copies the name from the comment with which the text begins.
 static void find_name(const char *text, char *name) {
     size_t bytes = strcspn(text + 3, "\n");
     bytes = MIN_OF(bytes, NAME_MOST);
@@ -41,7 +41,7 @@ static void find_name(const char *text, char *name) {
     name[bytes] = 0;
 }
 
-// An error that the thread had before stays its first.
+// Compiles a kernel. If the thread has an error already, that error is kept.
 static void *compile(const char *text) {
     char name[NAME_MOST + 1];
     zl_error_kind before_kind = ZL_ERROR_NONE, kind = ZL_ERROR_COMPILE;
@@ -72,7 +72,7 @@ static kernel_fn *function_of(zl_array text) {
     void *function = find_compiled(data, bytes);
     if (function)
         return (kernel_fn *)function;
-    struct text copy = {0}; // ended by a zero
+    struct text copy = {0}; // terminated by a zero
     text_bytes(&copy, data, (int)bytes);
     function = copy.failed ? NULL : compile(copy.data);
     text_free(&copy);

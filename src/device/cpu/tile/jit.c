@@ -1,7 +1,7 @@
 // jit.c - compiles C text to functions at run time.
 //
-// The text, preceded by the vector layer, is compiled by the system's compiler to a library that is opened
-// and stays open. Libraries are cached under a hash of all that they depend on.
+// The system's compiler compiles the text, preceded by the vector layer, to a shared library, which is loaded
+// and never unloaded. Libraries are cached under a hash of everything that they depend on.
 
 #include "device/cpu/tile/compiler.h"
 
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { JIT_ABI = 1, KEY_BYTES = 64 }; // the ABI changes when what kernels are given does
+enum { JIT_ABI = 1, KEY_BYTES = 64 }; // the ABI is increased when the arguments of kernels change
 
 static struct {
     struct lock lock;
@@ -49,7 +49,7 @@ static void *find_loaded(const char *key) {
     return library;
 }
 
-// Keeps a loaded library for later calls. If another thread has loaded the same one meanwhile, the first is
+// Stores a loaded library for later calls. If another thread has stored the same one meanwhile, that one is
 // kept.
 static void *keep_loaded(const char *key, void *library) {
     lock_take(&loaded.lock);
@@ -103,7 +103,7 @@ void *cpu_jit(const char *text, const char *symbol) {
     return find_function(&source, symbol);
 }
 
-// The line that includes the vector layer. It is replaced by the layer's text, so that compiling needs no
+// The line that includes the vector layer. It is replaced by the layer's text, so that the compiler needs no
 // folder of headers.
 static const char vec_line[] = "#include \"vec/vec.h\"\n";
 

@@ -1,5 +1,5 @@
-// op_tiles.c - ops that the CPU runs by their kernels in src/kernel/: compiled once, or interpreted where
-// nothing compiles them.
+// op_tiles.c - runs ops by their tile kernels in src/kernel/, which are compiled once, or interpreted if
+// there is no compiler.
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/tile/tile_kernel.h"
@@ -10,7 +10,7 @@ struct known {
     void *compiled; // NULL: the kernel is interpreted
 };
 
-static struct lock lock; // guards known; compilations go on side by side
+static struct lock lock; // guards known; kernels are compiled without holding it
 static struct map known; // struct op_key -> struct known
 
 ZL_AT_LOAD {
@@ -44,7 +44,8 @@ static struct known *compile(const struct op_key *key) {
     return k;
 }
 
-// Another thread may have made the same: either serves.
+// Returns the kernel of an op, compiled at its first use. If another thread compiles it at the same time,
+// each uses its own.
 static const struct known *find(const struct op_key *key) {
     lock_take(&lock);
     struct known *k = map_get(&known, key, sizeof *key);
@@ -57,7 +58,7 @@ static const struct known *find(const struct op_key *key) {
     return kept ? k : NULL;
 }
 
-// Where the memory of an array begins.
+// Returns the start of an array's memory.
 static void *memory_of(zl_array x, union scalar *room) {
     return array_is(x, ARRAY_INLINE) ? (void *)(uintptr_t)array_data(x, room) : x->storage->data;
 }

@@ -1,4 +1,4 @@
-// tile_gemm.c - products of tiles and reductions of rows, called by compiled tile kernels.
+// tile_gemm.c - products of tiles and reductions of rows, which compiled tile kernels call.
 
 #include "device/cpu/rows/operands.h"
 #include "device/cpu/rows/reduce.h"
@@ -7,12 +7,12 @@
 
 #include "device/cpu/gemm/gemm.h"
 
-// The part of a rectangle that is in its matrix, rows and columns as the product has them.
+// The part of a rectangle that is inside of its matrix. Rows and columns are those of the product.
 struct part {
     const char *data;
     int64_t row, col;       // strides, in elements
-    int64_t rows, cols;     // that are there
-    int64_t at_row, at_col; // where they begin in the rectangle
+    int64_t rows, cols;     // inside of the matrix
+    int64_t at_row, at_col; // their position in the rectangle
 };
 
 static void clip(int64_t first, int64_t size, int64_t wanted, int64_t *at, int64_t *count) {
@@ -36,7 +36,7 @@ static void clear(const struct tile_gemm *t) {
         memset((char *)t->c.data + i * t->c.stride[0] * (int64_t)item, 0, (size_t)t->n * item);
 }
 
-// Returns the product of the parts of both factors that lie inside of their arrays: elements outside count as
+// Returns the product of the parts of both factors that are inside of their arrays: elements outside count as
 // zeros and need not be multiplied.
 static struct gemm gemm_of(const struct tile_gemm *t) {
     struct part a = part_of(&t->a, t->m, t->k), b = part_of(&t->b, t->k, t->n);
@@ -71,7 +71,8 @@ static bool multiply(const struct tile_run *run, const struct tile_gemm *t, cons
     return gemm_multiply(&w);
 }
 
-// Sums of 16-bit floats are float32; where the result is not, it goes through one that is.
+// Computes a product into 16-bit floats. Their sums are float32, so it is computed in a buffer and then
+// rounded.
 static bool multiply_narrow(const struct tile_run *run, const struct tile_gemm *t, const struct gemm *g) {
     zl_dtype dtype = (zl_dtype)t->c.dtype;
     row_fn *widen = cpu_level()->rows->cast[ZL_FLOAT32][dtype],

@@ -12,7 +12,7 @@
 
 typedef void block_fn(const struct tile_run *run, int64_t phase, int64_t block);
 typedef int64_t count_fn(const struct tile_run *run, int64_t at);
-enum { PAST_LAST = -1 }; // of a count_fn; other negative numbers do not fit into 64 bits
+enum { PAST_LAST = -1 }; // of a count_fn; other negative numbers stand for counts of more than 64 bits
 
 struct compiled {
     block_fn *block;
@@ -22,14 +22,14 @@ struct compiled {
 
 // Compiling -------------------------------------------------------------------------------------------------
 
-// With index checks (SETTING_CHECK), loops do not vectorise anyway: more than -Og would take two to six times
-// as long to compile and gain little.
+// With index checks (SETTING_CHECK), loops are not vectorised anyway: a level above -Og would compile two to
+// six times as long for little gain.
 static const char *flags(void) {
     return setting_flag(SETTING_CHECK) ? "-Og -w -fno-strict-aliasing"
                                        : "-O3 -funroll-loops -w -fno-strict-aliasing";
 }
 
-// Returns one of the functions of the text.
+// Compiles the text and returns one of its functions.
 static void *function(const char *source, const char *name, const char *ending) {
     struct text symbol = {0};
     text_add(&symbol, "%s%s", name, ending);
@@ -63,9 +63,9 @@ struct launch {
     struct tile_run run;
     const struct compiled *compiled;
     int64_t phase;
-    atomic_int failed_line; // of an assertion; 0: none
+    atomic_int failed_line; // line of a failed assertion; 0: none
     _Atomic(const char *) failed;
-    atomic_bool is_outside; // an index, which is then told here
+    atomic_bool is_outside; // an index was outside of its buffer; `outside` has the message
     struct text outside;
 };
 
@@ -76,7 +76,7 @@ static void on_fail(const struct tile_run *run, int line, const char *message) {
         atomic_store(&l->failed, message);
 }
 
-// Notes an index that is outside of its buffer; only the first one is reported.
+// Records an index that is outside of its buffer; only the first one is reported.
 static void on_outside(const struct tile_run *run, int line, const char *buffer, int axis, int64_t index,
                        int64_t size) {
     struct launch *l = (struct launch *)(uintptr_t)run;

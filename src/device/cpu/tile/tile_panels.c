@@ -11,7 +11,7 @@
 
 enum { KEPT = 64, ROOM_LEAST = 1 << 20 };
 
-// A packed factor: the matrix that it was packed from, and where its panels are.
+// A packed factor: the matrix that it was packed from, and its panels.
 struct panels {
     struct tile_matrix from;
     int64_t lines, k;
@@ -19,16 +19,16 @@ struct panels {
     char *data;
 };
 
-// A multiple of a line of the cache: panels come behind it, and a vector that lies in two lines is read
-// twice.
+// The start of a thread's cache. Its size is a multiple of a cache line, because panels follow it, and
+// loading a vector that crosses a line takes two reads.
 struct shelf {
-    _Alignas(64) uint64_t run; // whose panels these are
+    _Alignas(64) uint64_t run; // the run of a kernel that the panels belong to
     size_t used;               // bytes
     int count;
     struct panels kept[KEPT];
 };
 
-static _Thread_local struct shelf *shelf; // at the beginning of this thread's SCRATCH_TILES
+static _Thread_local struct shelf *shelf; // at the start of this thread's SCRATCH_TILES
 
 // Returns the bytes of this thread's cache of panels: its share of half of L3.
 static size_t room(void) {
@@ -76,7 +76,7 @@ static const char *pack_and_keep(struct panels *p, const struct gemm_work *w, si
     return p->data;
 }
 
-// Packs a factor that is no input of the kernel, for one use.
+// Packs a factor that is not an input of the kernel, for a single use.
 static const char *pack_once(const struct gemm_work *w, int factor, size_t bytes) {
     char *to = cpu_scratch(factor ? SCRATCH_SHARED : SCRATCH_PACK, bytes);
     if (to)

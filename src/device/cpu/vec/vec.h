@@ -1,21 +1,22 @@
-// vec.h - the vector layer: what rendered kernels are written in, the same names on every instruction set.
+// vec.h - the vector layer, in which rendered kernels are written: the same names on every instruction set.
 //
 // A vec_f32 is one register of VEC_BYTES bytes; vec_<op>_<type> works on all lanes. Masks are signed integers
 // of the lanes' width, all ones or all zeros. vec_f16 and vec_bf16 hold bits. Every level gives the same
 // bits: nothing is contracted, reassociated or flushed to zero; only the payload and sign of a NaN may
 // differ.
 //
-// vec_generic.h does everything with the vector extensions of gcc and clang, vec_<level>.h replaces what its
-// instructions do better, vec_half.h builds the 16-bit floats on top. Instructions that no C expression
-// stands for are written as one-line asm: the compilers' intrinsic headers take 0.13 s (arm_neon.h) to 0.33 s
-// (immintrin.h) to read, which a kernel compiled at run time cannot spend (gcc 12, Neoverse-V1, 2026-11).
+// vec_generic.h implements everything with the vector extensions of gcc and clang, vec_<level>.h replaces
+// functions for which the level has better instructions, and vec_half.h builds the 16-bit floats on top.
+// Instructions that no C expression stands for are written as one-line asm: the compilers' intrinsic headers
+// take 0.13 s (arm_neon.h) to 0.33 s (immintrin.h) to read, which is too long for a kernel compiled at run
+// time (gcc 12, Neoverse-V1, 2026-11).
 
 #ifndef VEC_H
 #define VEC_H
 
 #include <stdint.h>
 
-// The level is -DZL_LEVEL=<name of levels.def>, else the best that the compiler's flags allow.
+// The level is -DZL_LEVEL=<name in levels.def>, else the best one that the compiler's flags allow.
 #ifndef ZL_LEVEL
 #if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC) && defined(__ARM_FEATURE_FP16_VECTOR_ARITHMETIC)
 #define ZL_LEVEL neon_bf16
@@ -52,7 +53,7 @@
 #define VEC_BYTES 64
 #elif VEC_LEVEL == VEC_LEVEL_avx2
 #define VEC_BYTES 32
-#elif !defined(VEC_BYTES) // another size may be tried at the level scalar
+#elif !defined(VEC_BYTES) // other sizes can be tested at the level scalar
 #define VEC_BYTES 16
 #endif
 

@@ -1,6 +1,6 @@
 // vec_generic.h - the whole vector layer in the vector extensions that gcc and clang share. It compiles for
-// every architecture; a level's own header replaces by `#define vec_x level_x` what its instructions do
-// better.
+// every architecture; a level's own header replaces functions by `#define vec_x level_x` if its instructions
+// are better.
 
 #ifndef VEC_GENERIC_H
 #define VEC_GENERIC_H
@@ -45,10 +45,10 @@ VEC_EACH(VEC_MEMORY)
     }
 VEC_EACH(VEC_SELECT)
 
-// The mask of truth values as memory has them.
+// Converts booleans, as they are in memory, to a mask.
 VEC_FN vec_i8 vec_truth(vec_i8 x) { return (vec_i8)(x != 0); }
 
-// Whether any bit of a mask is set.
+// Returns whether any bit of a mask is set.
 VEC_FN int vec_any(vec_u64 x) {
     uint64_t bits = 0;
     for (int i = 0; i < VEC_LANES_64; i++)
@@ -56,7 +56,7 @@ VEC_FN int vec_any(vec_u64 x) {
     return bits != 0;
 }
 
-// The upper half of the lowest 2 * bytes, moved down: the other operand of a halving step. bytes is a
+// Moves the upper half of the lowest 2 * bytes down: the other operand of a halving step. bytes is a
 // constant.
 VEC_FN vec_u64 vec_down(vec_u64 x, int bytes) {
 #if VEC_BYTES > 32
@@ -72,7 +72,7 @@ VEC_FN vec_u64 vec_down(vec_u64 x, int bytes) {
     return x >> (8 * bytes);
 }
 
-// Lanes that lie before `count`, of lanes whose first is number `from`: both are small.
+// Returns the mask of lanes before `count`, if the first lane has the number `from`. Both numbers are small.
 #define VEC_BEFORE(T, c, bits, m, u)                                                                         \
     VEC_FN vec_##m vec_before_##bits(int64_t from, int64_t count) {                                          \
         vec_##u lane = {VEC_ORDER(BOTH, bits)};                                                              \
@@ -89,7 +89,7 @@ VEC_EACH_SIGNED(VEC_BEFORE)
     VEC_FN vec_##T vec_not_##T(vec_##T a) { return ~a; }
 VEC_EACH_INT(VEC_BITS)
 
-// Signed arithmetic is done on unsigned lanes, which wrap around.
+// Signed arithmetic uses unsigned lanes, which wrap around.
 #define VEC_WRAP(T, c, bits, m, u)                                                                  \
     VEC_FN vec_##T vec_add_##T(vec_##T a, vec_##T b) { return (vec_##T)((vec_##u)a + (vec_##u)b); } \
     VEC_FN vec_##T vec_sub_##T(vec_##T a, vec_##T b) { return (vec_##T)((vec_##u)a - (vec_##u)b); } \
@@ -114,7 +114,7 @@ VEC_EACH_INT(VEC_ORDERED)
     VEC_FN vec_##T vec_abs_##T(vec_##T a) { return vec_select_##T((vec_##m)(a < 0), vec_neg_##T(a), a); }
 VEC_EACH_SIGNED(VEC_ABS)
 
-// Counts of the width or more, negative ones among them, shift everything out.
+// Shift counts of the lanes' width or more, and negative ones, shift all bits out.
 #define VEC_SHIFT_LEFT(T, c, bits, m, u)                                                            \
     VEC_FN vec_##T vec_shl_##T(vec_##T a, vec_##T b) {                                              \
         return (vec_##T)(((vec_##u)a << ((vec_##u)b & (bits - 1))) & (vec_##u)((vec_##u)b < bits)); \
@@ -133,7 +133,7 @@ VEC_EACH_SIGNED(VEC_SHIFT_SIGNED)
 
 // Floats ----------------------------------------------------------------------------------------------------
 
-// max and min: NaN if either is, -0 below +0.
+// max and min are NaN if an operand is, and -0 is less than +0.
 #define VEC_FLOAT(T, c, bits, m, u)                                                           \
     VEC_FN vec_##T vec_add_##T(vec_##T a, vec_##T b) { return a + b; }                        \
     VEC_FN vec_##T vec_sub_##T(vec_##T a, vec_##T b) { return a - b; }                        \
@@ -151,7 +151,7 @@ VEC_EACH_SIGNED(VEC_SHIFT_SIGNED)
     }
 VEC_EACH_FLOAT(VEC_FLOAT)
 
-// The sign bit alone: also of the 16-bit floats and of NaN.
+// These change the sign bit only, also of 16-bit floats and NaN.
 #define VEC_SIGN(T, c, bits, m, u)                                                             \
     VEC_FN vec_##T vec_abs_##T(vec_##T a) { return (vec_##T)(((vec_##u)a << 1) >> 1); }        \
     VEC_FN vec_##T vec_neg_##T(vec_##T a) {                                                    \
@@ -177,11 +177,11 @@ VEC_EACH_HALF(VEC_SIGN)
 VEC_SQRT(f32, __builtin_sqrtf, __builtin_fmaf)
 VEC_SQRT(f64, __builtin_sqrt, __builtin_fma)
 
-// A constant that vec_fma adds to.
+// Returns a constant to which vec_fma adds.
 #define VEC_ADDEND(T, c, bits, m, u) VEC_FN vec_##T vec_addend_##T(c x) { return vec_splat_##T(x); }
 VEC_EACH_FLOAT(VEC_ADDEND)
 
-// Adding and subtracting 2^(mantissa bits) rounds what is smaller than it; the rest is whole already.
+// Adding and subtracting 2^(mantissa bits) rounds numbers below it; larger ones are integers already.
 #define VEC_ROUND(T, m, big)                                                         \
     VEC_FN vec_##T vec_rint_##T(vec_##T x) {                                         \
         vec_##T a = vec_abs_##T(x), r = vec_with_sign_##T((a + big) - big, x);       \
@@ -217,7 +217,7 @@ VEC_WIDEN(f64, f32, 32)
 VEC_WIDEN(f64, i32, 32)
 VEC_WIDEN(f64, u32, 32)
 
-// Narrowing: two wide registers as one. Integers wrap around.
+// Narrowing: two wide registers become one. Integers wrap around.
 #define VEC_NARROW(N, W, bits)                                                         \
     VEC_FN vec_##N vec_##N##_of_##W(vec_##W a, vec_##W b) {                            \
         return __builtin_shufflevector((vec_##N)a, (vec_##N)b, VEC_ORDER(EVEN, bits)); \
@@ -242,8 +242,8 @@ VEC_FN vec_f32 vec_f32_of_u32(vec_u32 x) { return __builtin_convertvector(x, vec
 VEC_FN vec_f64 vec_f64_of_i64(vec_i64 x) { return __builtin_convertvector(x, vec_f64); }
 VEC_FN vec_f64 vec_f64_of_u64(vec_u64 x) { return __builtin_convertvector(x, vec_f64); }
 
-// Float to integer, towards zero: what is too large becomes the largest, what is too small the smallest, NaN
-// 0.
+// Converts floats to integers, towards zero. Numbers that are too large become the largest integer, those
+// that are too small the smallest, and NaN becomes 0.
 #define VEC_SATURATE(I, F, m, low, limit, least, most)                                         \
     VEC_FN vec_##I vec_##I##_of_##F(vec_##F x) {                                               \
         vec_##m inside = (vec_##m)(x > (low)) & (vec_##m)(x < (limit));                        \
@@ -256,7 +256,7 @@ VEC_SATURATE(u32, f32, i32, -1.0f, 0x1p32f, 0, UINT32_MAX)
 VEC_SATURATE(i64, f64, i64, -0x1p63, 0x1p63, INT64_MIN, INT64_MAX)
 VEC_SATURATE(u64, f64, i64, -1.0, 0x1p64, 0, UINT64_MAX)
 
-// f64 to 32-bit integers: inside the range every 32-bit integer is a double, so clamping first is exact.
+// Converts f64 to 32-bit integers. Every 32-bit integer is a double, so clamping first is exact.
 VEC_FN vec_i32 vec_i32_of_f64(vec_f64 a, vec_f64 b) {
     vec_f64 low = vec_splat_f64(INT32_MIN), high = vec_splat_f64(INT32_MAX);
     a = vec_select_f64((vec_i64)(a < low), low, vec_select_f64((vec_i64)(a > high), high, a));
@@ -271,7 +271,7 @@ VEC_FN vec_u32 vec_u32_of_f64(vec_f64 a, vec_f64 b) {
     vec_f64 high = vec_splat_f64(UINT32_MAX);
     a = vec_select_f64((vec_i64)(a > high), high, (vec_f64)((vec_i64)a & (vec_i64)(a > 0)));
     b = vec_select_f64((vec_i64)(b > high), high, (vec_f64)((vec_i64)b & (vec_i64)(b > 0)));
-    vec_f64 half = vec_splat_f64(0x1p31); // signed conversions are what every machine has
+    vec_f64 half = vec_splat_f64(0x1p31); // every machine has signed conversions
     vec_u32 flip = vec_splat_u32((uint32_t)1 << 31);
     vec_f64 x = vec_trunc_f64(a) - half, y = vec_trunc_f64(b) - half;
     vec_half_i32 first = __builtin_convertvector(x, vec_half_i32);
@@ -279,8 +279,8 @@ VEC_FN vec_u32 vec_u32_of_f64(vec_f64 a, vec_f64 b) {
     return (vec_u32)__builtin_shufflevector(first, second, VEC_ORDER(BOTH, 32)) ^ flip;
 }
 
-// The largest integer not above the quotient; 0 of a division by zero. The least number by -1 wraps around.
-// Narrower integers divide as floats.
+// Returns the largest integer that is not above the quotient, and 0 for a division by zero. The smallest
+// integer divided by -1 wraps around. Narrower integers are divided as floats.
 VEC_FN vec_i64 vec_floordiv_i64(vec_i64 a, vec_i64 b) {
     for (int i = 0; i < VEC_LANES_64; i++)
         if (b[i] == -1 || b[i] == 0)

@@ -1,5 +1,5 @@
-// vec_half.h - 16-bit floats through f32, and what rounds only once on its way through a wider type. Built on
-// the names that the level has chosen; vec_neon_fp16.h and vec_neon_bf16.h replace it where instructions
+// vec_half.h - 16-bit floats by way of f32, and conversions through a wider type that round only once. It
+// uses the names that the level has chosen; vec_neon_fp16.h and vec_neon_bf16.h replace it where instructions
 // exist.
 
 #ifndef VEC_HALF_H
@@ -19,10 +19,10 @@ VEC_FN vec_bf16 vec_bf16_of_f32(vec_f32 a, vec_f32 b) {
     vec_u16 low = (vec_u16)vec_round_bf16(a), high = (vec_u16)vec_round_bf16(b);
     return (vec_bf16)__builtin_shufflevector(low, high, VEC_ORDER(ODD, 16));
 }
-// To the nearest bf16, as f32.
+// Rounds to the nearest bf16, as f32.
 VEC_FN vec_f32 vec_rounded_bf16(vec_f32 x) { return (vec_f32)(vec_round_bf16(x) & 0xffff0000); }
 
-// f16: scaled by a power of two, subnormals come out exactly.
+// f16: after scaling by a power of two, subnormals are exact.
 #ifndef vec_f32_of_f16
 VEC_FN vec_f32 vec_f32_of_f16(vec_f16 x, int part) {
     vec_u32 bits = vec_u32_of_u16((vec_u16)x, part);
@@ -51,7 +51,8 @@ VEC_FN vec_f16 vec_f16_of_f32(vec_f32 a, vec_f32 b) {
 }
 #endif
 
-// Arithmetic of f16: f32 has more than twice its digits, so rounding twice is rounding once.
+// Arithmetic of f16: f32 has more than twice as many digits, so rounding the result again gives the same as
+// rounding once.
 #define VEC_HALF_UNARY(op)                                                                                 \
     VEC_FN vec_f16 vec_##op##_f16(vec_f16 a) {                                                             \
         return vec_f16_of_f32(vec_##op##_f32(vec_f32_of_f16(a, 0)), vec_##op##_f32(vec_f32_of_f16(a, 1))); \
@@ -84,14 +85,14 @@ VEC_HALF_COMPARE(ne)
 VEC_HALF_COMPARE(lt)
 VEC_HALF_COMPARE(le)
 
-// 64-bit integers to f32. Bits that f64 could not hold are gathered into the lowest that it can: then the
-// conversion to f64 is exact and only the one to f32 rounds.
+// Converts 64-bit integers to f32. Low bits that f64 cannot hold are combined into the lowest bit that it
+// can: then the conversion to f64 is exact, and only the one to f32 rounds.
 VEC_FN vec_u64 vec_gather_low(vec_u64 x, vec_u64 is_large) {
     vec_u64 gathered = (x | ((x & 0x7ff) + 0x7ff)) & ~vec_splat_u64(0x7ff);
     return vec_select_u64((vec_i64)is_large, gathered, x);
 }
 VEC_FN vec_f64 vec_exact_i64(vec_i64 x) {
-    vec_u64 upper = ((vec_u64)x + ((uint64_t)1 << 53)) >> 54; // 0 where |x| < 2^53
+    vec_u64 upper = ((vec_u64)x + ((uint64_t)1 << 53)) >> 54; // 0 if |x| < 2^53
     return vec_f64_of_i64((vec_i64)vec_gather_low((vec_u64)x, (vec_u64)(upper != 0)));
 }
 VEC_FN vec_f64 vec_exact_u64(vec_u64 x) {

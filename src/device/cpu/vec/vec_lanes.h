@@ -1,4 +1,4 @@
-// vec_lanes.h - the orders of lanes that shuffles need, for every number of lanes a register may have.
+// vec_lanes.h - the orders of lanes that shuffles need, for every number of lanes per register.
 
 #ifndef VEC_LANES_H
 #define VEC_LANES_H
@@ -39,7 +39,7 @@
 #define VEC_ODD_16 VEC_ODD_8, 17, 19, 21, 23, 25, 27, 29, 31
 #define VEC_ODD_32 VEC_ODD_16, 33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63
 
-// The low or high half of one register; of two half registers, their concatenation.
+// The low or high half of one register; BOTH: the concatenation of two half registers.
 #define VEC_LOW_2  0
 #define VEC_LOW_4  VEC_LOW_2, 1
 #define VEC_LOW_8  VEC_LOW_4, 2, 3
@@ -63,7 +63,7 @@
 #define VEC_BOTH_32 VEC_LOW_32, VEC_HIGH_32
 #define VEC_BOTH_64 VEC_LOW_64, VEC_HIGH_64
 
-// Lanes of two registers in turn: those of their low halves, of their high halves.
+// Alternating lanes of two registers: of their low halves, and of their high halves.
 #define VEC_ZIPLOW_4  0, 4, 1, 5
 #define VEC_ZIPLOW_8  0, 8, 1, 9, 2, 10, 3, 11
 #define VEC_ZIPLOW_16 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
@@ -72,7 +72,8 @@
 #define VEC_ZIPHIGH_8  4, 12, 5, 13, 6, 14, 7, 15
 #define VEC_ZIPHIGH_16 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
 
-// The upper part of 64-bit lanes moved down by 32, 16 or 8 bytes; what comes in above does not matter.
+// The upper part of 64-bit lanes, moved down by 32, 16 or 8 bytes; the upper lanes of the result do not
+// matter.
 #define VEC_DOWN8_2  1, 0
 #define VEC_DOWN8_4  1, 0, 0, 0
 #define VEC_DOWN8_8  1, 0, 0, 0, 0, 0, 0, 0

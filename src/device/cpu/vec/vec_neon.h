@@ -1,9 +1,10 @@
-// vec_neon.h - what the instructions of every aarch64 processor do better than the generic forms.
+// vec_neon.h - functions for which the instructions of every aarch64 processor are better than the generic
+// code.
 
 #ifndef VEC_NEON_H
 #define VEC_NEON_H
 
-// One instruction on whole registers; `of` is the arrangement of lanes, as in "4s".
+// Defines a function of one instruction on whole registers; `of` is the arrangement of lanes, as in "4s".
 #define NEON_UNARY(name, T, instruction, of)                          \
     VEC_FN vec_##T name(vec_##T a) {                                  \
         vec_##T r;                                                    \
@@ -53,8 +54,8 @@ NEON_FLOAT(f64, "2d")
 #define vec_fma_f32   neon_fma_f32
 #define vec_fma_f64   neon_fma_f64
 
-// fmla overwrites what it adds to. A constant there is read from memory each time: a copy between registers
-// would take part of what computes.
+// fmla overwrites its addend. A constant addend is loaded from memory each time, because a copy between
+// registers would use the units that compute.
 #define NEON_ADDEND(T, ...)                                                     \
     (__extension__({                                                            \
         static const vec_##T neon_constant = {__VA_ARGS__};                     \
@@ -98,7 +99,8 @@ NEON_UNARY(neon_abs_i64, i64, "abs", "2d")
 #define vec_abs_i32 neon_abs_i32
 #define vec_abs_i64 neon_abs_i64
 
-// There is no 64-bit product: the low halves in full, and the cross products above them.
+// There is no instruction for 64-bit products: the product of the low halves, plus the cross products shifted
+// up.
 VEC_FN vec_u64 neon_mul_u64(vec_u64 a, vec_u64 b) {
     vec_u32 swapped, cross;
     vec_u64 low, high, r;
@@ -126,7 +128,7 @@ VEC_FN int neon_any(vec_u64 x) {
 
 // Widening and narrowing ------------------------------------------------------------------------------------
 
-// part is a constant: only one of the two remains.
+// part is a constant, so only one of the two instructions remains.
 #define NEON_WIDEN(W, N, instruction, to, half, full, immediate)                       \
     VEC_FN vec_##W neon_##W##_of_##N(vec_##N x, int part) {                            \
         vec_##W r;                                                                     \

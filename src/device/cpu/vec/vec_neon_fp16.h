@@ -1,4 +1,4 @@
-// vec_neon_fp16.h - arithmetic of f16 in its own instructions (armv8.2-a+fp16): the same bits as through f32.
+// vec_neon_fp16.h - arithmetic of f16 by instructions (armv8.2-a+fp16), with the same bits as by way of f32.
 
 #ifndef VEC_NEON_FP16_H
 #define VEC_NEON_FP16_H

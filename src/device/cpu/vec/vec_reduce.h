@@ -1,12 +1,12 @@
-// vec_reduce.h - the registers of a reduction. Its lanes are 128 bytes of accumulators (of complex numbers 64
-// of each part) on every level: so the order of combination, and with it the bits, do not depend on the size
-// of registers.
+// vec_reduce.h - the registers of a reduction. On every level, they hold 128 bytes of accumulators (for
+// complex numbers, 64 bytes of each part), so that the order of combination, and with it the bits, do not
+// depend on the size of registers.
 
 #ifndef VEC_REDUCE_H
 #define VEC_REDUCE_H
 
-// VEC_EACH_n(M): M(r) for every register of n bytes of lanes. VEC_FOLD_n(M): M(r, s) halves them down to
-// register 0.
+// VEC_EACH_n(M): M(r) for every register of n bytes of accumulators. VEC_FOLD_n(M): M(r, s) for every pair of
+// registers that is combined, until all are in register 0.
 #if VEC_BYTES == 16
 #define VEC_EACH_64(M)  M(0) M(1) M(2) M(3)
 #define VEC_FOLD_64(M)  M(0, 2) M(1, 3) M(0, 1)
@@ -26,15 +26,15 @@
 #define VEC_FOLD_128(M) M(0, 1)
 #define VEC_GROUPS(M)   M(0)
 #endif
-// M(first) for groups of registers, four at most, of 128 bytes; VEC_EACH_OF_GROUP(M): M(r) for each of a
-// group.
+// VEC_GROUPS(M): M(first) for groups of at most four registers, which together have 128 bytes.
+// VEC_EACH_OF_GROUP(M): M(r) for each register of a group.
 #if VEC_BYTES == 64
 #define VEC_EACH_OF_GROUP(M) M(0) M(1)
 #else
 #define VEC_EACH_OF_GROUP(M) M(0) M(1) M(2) M(3)
 #endif
 
-// VEC_DOWN_n(M): M(bytes) for every halving inside of a register, down to lanes of n bytes.
+// VEC_DOWN_n(M): M(bytes) for every halving within a register, down to lanes of n bytes.
 #if VEC_BYTES == 16
 #define VEC_DOWN_8(M) M(8)
 #elif VEC_BYTES == 32

@@ -1,10 +1,11 @@
-// vec_rest.h - the end of a row: what does not fill a block is copied to where a block fits.
+// vec_rest.h - the end of a row: elements that do not fill a block are copied to a buffer of the size of a
+// block.
 
 #ifndef VEC_REST_H
 #define VEC_REST_H
 
-// Fetches as many bytes, so far ahead of an address; nothing where that is 0: the bytes are in a cache then,
-// and would be looked for once more.
+// Prefetches `bytes` bytes, `ahead` bytes after an address. Does nothing if ahead is 0: the data are in a
+// cache then, and the prefetch would only look them up.
 VEC_FN void vec_fetch(const char *from, int64_t ahead, int bytes) {
     if (ahead == 0)
         return;
@@ -14,7 +15,7 @@ VEC_FN void vec_fetch(const char *from, int64_t ahead, int bytes) {
 }
 
 // Copies a few bytes, at most some hundred: a call of memcpy would cost as much as the copy. The empty asm
-// keeps the compiler from making one of the loop. The last 16 may be copied twice.
+// keeps the compiler from replacing the loop by that call. The last 16 bytes may be copied twice.
 __attribute__((noinline, unused)) static void vec_copy(char *to, const char *from, int64_t bytes) {
     if (bytes >= 16) {
         for (int64_t at = 0; at < bytes - 16; at += 16) {
@@ -34,7 +35,7 @@ __attribute__((noinline, unused)) static void vec_copy(char *to, const char *fro
         *to = *from;
 }
 
-// The same into a block of `room` bytes (a multiple of 16), whose rest is zero.
+// Copies to a block of `room` bytes (a multiple of 16), whose remaining bytes are set to zero.
 __attribute__((noinline, unused)) static void vec_rest(char *to, const char *from, int64_t bytes,
                                                        int64_t room) {
     for (int64_t at = bytes / 16 * 16; at < room; at += 16) {

@@ -1,4 +1,4 @@
-// vec_sse42.h - x86-64-v2: SSE up to 4.2. Instructions overwrite their first operand.
+// vec_sse42.h - x86-64-v2: SSE up to 4.2, whose instructions overwrite their first operand.
 
 #ifndef VEC_SSE42_H
 #define VEC_SSE42_H

@@ -1,13 +1,14 @@
-// vec_x86.h - what the levels of x86 share. A level says before it includes this how its instructions are
-// written: X86_V is "" or "v", and X86_UNARY and X86_BINARY define a function of one instruction.
+// vec_x86.h - functions that the levels of x86 share. Before a level includes this file, it defines how its
+// instructions are written: X86_V is "" or "v", and X86_UNARY and X86_BINARY define a function of one
+// instruction.
 
 #ifndef VEC_X86_H
 #define VEC_X86_H
 
 // Floats ----------------------------------------------------------------------------------------------------
 
-// The instruction gives its second operand for two zeros and for NaN: both orders together have the right
-// sign, and all ones are NaN.
+// For two zeros, and for NaN, the instruction returns its second operand. Combining the results for both
+// orders of the operands gives the right sign; NaN becomes all ones.
 #define X86_FLOAT(T, m, s)                                                                   \
     X86_UNARY(x86_sqrt_##T, T, X86_V "sqrtp" s)                                              \
     X86_BINARY(x86_maxp_##T, T, X86_V "maxp" s)                                              \
@@ -78,7 +79,7 @@ X86_UNARY(x86_abs_i32, i32, X86_V "pabsd")
 
 // Integers to floats, below AVX-512 -------------------------------------------------------------------------
 
-// Each half becomes the low bits of a large float by its exponent alone; the sum of both rounds once.
+// Each half becomes the low bits of a large float, whose exponent is a constant; only the sum of both rounds.
 VEC_FN vec_f64 x86_f64_of_u64(vec_u64 x) {
     vec_f64 high = (vec_f64)((x >> 32) | 0x4530000000000000u);
     vec_f64 low = (vec_f64)((x & 0xffffffff) | 0x4330000000000000u);
