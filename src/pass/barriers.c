@@ -97,7 +97,7 @@ static void look(struct group *g, const struct access *a, void *data) {
     if (!is_common(g, memory))
         return;
     const struct holding *h = memory->id < g->buffers ? &g->of[memory->id] : NULL;
-    bool is_lent = h && (h->lends || h->lender); // elements of two buffers lie in the same place
+    bool is_lent = h && (h->lends || h->lender); // elements of two buffers have the same address
     struct touched *t = &p->of[h && h->lender ? h->lender->id : memory->id];
     uint32_t way = is_lent                                      ? EVERYBODY
                    : a->is_atomic                               ? ATOMICALLY

@@ -1,4 +1,4 @@
-// complex_parts.c - makes pairs of floats of complex numbers, for targets that have none.
+// complex_parts.c - replaces complex numbers by pairs of floats, for targets that have none.
 //
 // Afterwards a complex value is pair(re, im), or re and im are taken of a value in memory: only loads,
 // scalars and stored pairs have the complex type.

@@ -1,4 +1,4 @@
-// convert.c - makes chains of conversions that the target has of those that it does not have.
+// convert.c - replaces conversions that the target does not have by chains of those that it has.
 //
 // Steps: through f32 for 16-bit floats (as casts are defined), through the next size for integers, through a
 // wider integer and its bounds for floats. Each chain gives the same bits as the one conversion.

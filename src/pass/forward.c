@@ -1,4 +1,4 @@
-// forward.c - makes products read parameters in place: a tile that only copies a rectangle of an input for
+// forward.c - lets products read parameters in place: a tile that only copies a rectangle of an input for
 // products is removed, for targets whose matrix unit packs its operands. Elements outside of the parameter
 // are 0 either way.
 

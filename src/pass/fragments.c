@@ -29,7 +29,7 @@ static void each_stmt(struct group *g, const struct tile_stmt *body,
 struct deciding {
     bool changed, conflict;
 };
-static _Thread_local struct deciding deciding; // the state of the search that this thread makes
+static _Thread_local struct deciding deciding; // the state of this thread's search
 
 static void to_shared(struct group *g, const struct tile_buffer *b) {
     if (fragments_is_held(g, b)) {
@@ -117,7 +117,7 @@ static void seed_shared(struct group *g, const struct tile_stmt *s) {
         for (int i = 0; i < count; i++)
             if (!use[i].is_good)
                 to_shared(g, use[i].buffer);
-        if (is_tile || thread_is_spread(s)) { // that origins and extents read
+        if (is_tile || thread_is_spread(s)) { // of what origins and extents read
             count = tile_stmt_exprs(s, root);
             thread_expr_accesses(g, count, root, share_access, NULL);
         }

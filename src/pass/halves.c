@@ -1,4 +1,4 @@
-// halves.c - makes two numbers of 32 bits of each number of 64 bits, for targets whose commands take no wider
+// halves.c - replaces each number of 64 bits by two of 32 bits, for targets whose commands take no wider
 // ones: integers and f64 become two words of u32, complex numbers two floats.
 //
 // A tile of such numbers becomes two tiles; device memory, and memory that views of other types use too, gets

@@ -46,8 +46,9 @@ static expr shift_right_sticky(expr m, expr by) {
     return OR(kept, truth(NE(SHL(kept, count), m)));
 }
 
-// Returns the number of the highest bit of a word below 2^31; -127 for 0. It is the exponent of a float, of
-// fewer bits so that the conversion does not round it up to the next power of two.
+// Returns the number of the highest bit of a word below 2^31; -127 for 0. This is the exponent of the word as
+// a float. Clearing each bit that follows a set one keeps the conversion from rounding up to the next power
+// of two.
 static expr top_of_word(expr word) {
     expr odd = AND(word, NOT(SHR(word, U32(1))));
     return SUB(AS_I32(SHR(AS_U32(TO_F32(AS_I32(odd))), U32(23))), I32(127));

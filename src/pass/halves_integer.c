@@ -153,8 +153,8 @@ struct half_words halves_from_f32(struct tile_type type, expr e) {
     return halves_select(is_signed ? LE(e, F32(-0x1p63)) : is_below, least, found);
 }
 
-// Returns the number of the highest bit of a word below 2^31. It is the exponent of a float, of fewer bits so
-// that the conversion does not round it up to the next power of two.
+// Returns the number of the highest bit of a word below 2^31. This is the exponent of the word as a float.
+// Clearing each bit that follows a set one keeps the conversion from rounding up to the next power of two.
 static expr top_bit(expr word) {
     expr odd = AND(word, NOT(SHR(word, U32(1))));
     return SUB(SHR(AS_U32(TO_F32(AS_I32(odd))), U32(23)), U32(127));

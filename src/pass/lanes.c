@@ -180,7 +180,7 @@ bool lanes_tile(struct lanes *l, const struct tile_buffer *b, struct lane_tile *
 
 // Points ----------------------------------------------------------------------------------------------------
 
-enum { CHUNK = 1024, MOST_POINTS = 65535 }; // points of a piece along w; of a command per dimension
+enum { CHUNK = 1024, MOST_POINTS = 65535 }; // points per piece along w; per dimension of a command
 
 // Adds a variable to the points, along a dimension. If it has too many points, opens a loop over pieces of
 // it.
@@ -191,7 +191,7 @@ static bool open_axis(struct lanes *l, struct lane_space *s, const struct tile_n
     *value = tile_name_value(name, TILE_INDEX);
     bool is_known = pass_number(extent) >= 0, is_even = is_known && most % chunk == 0;
     if (most > MOST_POINTS || (name != l->whole && (is_known ? is_even && most > 2 * chunk : most > chunk))) {
-        struct tile_name *base = (struct tile_name *)name; // its divisor says whether an address is in lane 0
+        struct tile_name *base = (struct tile_name *)name; // lanes_place tests its divisor
         base->divisor = chunk;
         base->high = is_even ? most - chunk : base->high;
         expr step = tile_const_int(name->type, chunk);
@@ -450,8 +450,8 @@ expr lanes_far_stride(const struct tile_buffer *b, int axis) {
     return stride;
 }
 
-// Returns the address of element `at` along the axis across the lanes: which lane it is in, and how far from
-// the lane's begin. Addresses of neighbouring lanes are 256 KiB apart.
+// Returns the address of element `at` along the axis across the lanes: which lane it is in, and its offset in
+// that lane. Addresses of adjacent lanes are 256 KiB apart.
 static expr lane_address(expr at, int64_t stride, struct tile_type type) {
     int64_t known = pass_number(at);
     if (known >= 0)
@@ -546,7 +546,7 @@ static expr read_once(struct lanes *l, expr e) {
 // once.
 struct reading {
     struct lanes *lanes;
-    expr *made; // by id
+    expr *made; // by id: their replacements
     int cap;
 };
 
@@ -819,7 +819,7 @@ static void emit_one(struct lanes *l, const struct tile_stmt *s) {
     expr end = s->kind == TILE_FOR ? lanes_control(l, s->extent[0]) : NULL;
     copy.loop = TILE_SERIAL;
     copy.extent = end ? &end : s->extent;
-    copy.cluster = copy.resident = 0; // there are no groups
+    copy.cluster = copy.resident = 0; // there are no workgroups
     copy.begin = lanes_control(l, s->begin);
     copy.step = lanes_control(l, s->step);
     copy.value = lanes_control(l, s->value);

@@ -71,8 +71,8 @@ static bool convert(struct lanes *l, struct factor *f, struct tile_type type) {
     return true;
 }
 
-// Returns the number of columns of an f32 matrix per lane: a divisor of all columns with which the busiest
-// lane has the fewest vectors.
+// Returns the number of columns of an f32 matrix per lane: a divisor of the number of columns with which the
+// busiest lane has the fewest vectors.
 static int64_t line_of(int64_t columns) {
     int64_t best = columns, least = INT64_MAX;
     for (int64_t line = columns; line; line--) {

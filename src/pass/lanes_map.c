@@ -367,7 +367,7 @@ static int choose_lane(struct lanes *l, const struct tile_stmt *s) {
 // inside the index of another load.
 struct odd {
     const struct tile_stmt *map;
-    bool *is_odd;                 // by variable
+    bool *is_odd;                 // whether it is such a variable, by its number
     const struct tile_stmt *rest; // the map over the variables that are not odd, as far as known
     int lane;                     // the number of the one across the lanes, in `rest`
 };

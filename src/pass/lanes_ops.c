@@ -196,7 +196,7 @@ static bool is_known(const struct lane_operand *x) {
            !isnan(tile_value_of(x->scalar->type, x->scalar->bits).f);
 }
 
-// Compares floats for equality. The chip compares bits: adding 0 makes 0 of -0, and is_number removes NaN.
+// Compares floats for equality. The chip compares bits: adding 0 turns -0 into 0, and is_number excludes NaN.
 static bool equal_floats(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
                          const struct lane_operand *a, const struct lane_operand *b) {
     struct lane_operand zero = {.type = a->type, .scalar = tile_const(a->type, 0)}, x, y, number;
@@ -355,9 +355,10 @@ static bool power_for(struct lane_work *w, const struct lane_points *p, const st
            lanes_binary(w->l, p, TILE_SUB, &power, &first, &power);
 }
 
-// Computes sqrt or rsqrt of f32. The chip's are wrong below 2^-125, and its arithmetic takes numbers below
-// 2^-126 for zeros. So x below 2 is multiplied by 2^64, and other x by 2^-64. The chip's result is then
-// divided (for rsqrt, multiplied) by the root of that scale, which does not change its bits.
+// Computes sqrt or rsqrt of f32. The chip's are wrong below 2^-125, and its arithmetic treats numbers below
+// 2^-126 as zeros. So x below 2 is multiplied by 2^64, and other x by 2^-64. The chip's result is then
+// divided (for rsqrt, multiplied) by the root of that scale, a power of two, so that elsewhere the bits are
+// the chip's own.
 static bool scaled_root(struct lane_work *w, const char *function, bool is_inverse, struct lane_operand *x,
                         struct lane_operand *out) {
     struct lane_operand scale, back, half;
@@ -697,7 +698,7 @@ bool lanes_extreme(struct lanes *l, const struct lane_points *p, enum tile_op op
 }
 
 // Computes a maximum or minimum of floats. If one side is a constant, one order is enough, except in min(x,
-// 0): NaN is passed on from the other side. In max(x, 0), adding 0 makes 0 of -0.
+// 0): NaN is passed on from the other side. In max(x, 0), adding 0 turns -0 into 0.
 static bool extreme(struct lane_work *w, enum tile_op op, struct lane_operand a, struct lane_operand b,
                     const struct lane_operand *to) {
     const struct lane_points *p = w->p;
@@ -760,7 +761,7 @@ bool lanes_compute(struct lane_work *w, expr e, const struct lane_operand *x, st
         return extreme(w, e->op, x[0], x[1], to);
     if (e->args == 2)
         return lanes_binary(w->l, p, e->op, to, &x[0], &x[1]);
-    if (e->op == TILE_NEG && tile_type_is_float(e->type)) { // the chip's is 0 - x, which gives 0 for 0
+    if (e->op == TILE_NEG && tile_type_is_float(e->type)) { // the chip's is 0 - x, which is 0, not -0, for 0
         struct lane_operand bits = x[0], sign = {.type = bits_of(e->type)}, result = *to;
         sign.scalar = tile_const_bits(sign.type, UINT64_C(1) << (e->type.bits - 1));
         bits.type = result.type = sign.type;

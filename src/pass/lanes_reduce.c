@@ -1,5 +1,5 @@
 // lanes_reduce.c - generates the commands of reductions and scans. A reduction folds a tile in halves along
-// an axis, with commands that exist for every op.
+// an axis by the command of its op for two operands, so that every op can reduce.
 
 #include "pass/lanes.h"
 

@@ -95,8 +95,8 @@ static bool compare_places(struct lane_work *w, expr e, struct lane_operand *to,
     return lanes_evaluate(w, sum, NULL, &tile) && lanes_temporary(w->l, w->p, u8, NULL, to) &&
            lanes_compare_integers(w->l, w->p, e->op, to, tile, number);
 }
-// Returns whether an expression converts a loaded integer to at most 32 bits. Of 64 bits only the lower half
-// is loaded then.
+// Returns whether an expression converts a loaded integer to at most 32 bits. A load of 64 bits then loads
+// only the lower half.
 static bool is_lower_half(expr e) {
     return e->op == TILE_CAST && tile_type_is_integer(e->type) && e->type.bits <= 32 &&
            e->arg[0]->op == TILE_LOAD;

@@ -1,6 +1,6 @@
-// loops.c - makes maps over elements of the tile statements that a target with commands has no command for:
-// copies, fills, reductions, scans and products of numbers of 64 bits, and reductions and scans by ops that
-// are formulas.
+// loops.c - replaces tile statements for which a target with commands has no command by maps over their
+// elements: copies, fills, reductions, scans and products of numbers of 64 bits, and reductions and scans by
+// ops that are formulas.
 //
 // Reductions, scans and products become a loop along their axis, whose iterations are maps over all rows.
 
@@ -194,7 +194,7 @@ static void gemm(const struct tile_stmt *s, bool is_in_grid) {
 }
 
 struct loops {
-    bool *is_done; // by token
+    bool *is_done; // by token: a statement with it became maps
     int grids;     // around the current statement
 };
 

@@ -65,8 +65,8 @@ static bool needs_exact(expr e) {
     return (e->op == TILE_FLOORDIV || e->op == TILE_REM || e->op == TILE_QUOT) && tile_type_is_float(e->type);
 }
 
-// Corrects the floor of a quotient between 2^-150 and 1 in magnitude, which is 0 or -1: the chip makes 0 of
-// quotients below 2^-126.
+// Corrects the floor of a quotient between 2^-150 and 1 in magnitude, which is 0 or -1: the chip rounds
+// quotients below 2^-126 to 0.
 static expr floor_of_small(expr a, expr b, expr floored) {
     expr size = ABS(b), is_above = LT(MUL(size, F32(0x1p-75)), MUL(ABS(a), F32(0x1p75)));
     expr is_less = AND(AND(LT(F32(0), ABS(a)), LT(ABS(a), size)), AND(is_above, LT(size, F32(1.0 / 0.0))));
@@ -75,8 +75,8 @@ static expr floor_of_small(expr a, expr b, expr floored) {
 }
 
 // Computes a remainder or floored quotient of f32. Products and differences lose no bits if both operands are
-// far from the ends of the range, so a small divisor, or two large numbers, make both be multiplied by a
-// power of two first. This does not change quotients; remainders are divided by it.
+// far from the ends of the range. So if the divisor is small, or both numbers are large, both are multiplied
+// by a power of two first. This does not change quotients; remainders are divided by it.
 static expr divide_exactly(enum tile_op op, expr a, expr b) {
     expr is_small = AND(LT(ABS(a), F32(0x1p60)), LT(ABS(b), F32(0x1p-30)));
     expr is_large = AND(LE(F32(0x1p120), ABS(a)), LE(F32(1), ABS(b)));

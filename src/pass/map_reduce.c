@@ -1,4 +1,4 @@
-// map_reduce.c - makes one loop over rows of a map and the reduction of the rows that it stores: each row is
+// map_reduce.c - joins a map and the reduction of the rows that it stores in one loop over rows: each row is
 // reduced while it is in the cache, and a tile that only passes rows on becomes a buffer of one row. For
 // targets whose blocks are loops of one thread.
 
@@ -50,8 +50,8 @@ static bool is_that_line(const struct pair *p) {
     return same;
 }
 
-// Returns whether the map does not use what the loop stores after the reduction, nor the loop there what the
-// map stores, and whether the map has only one store into the tile.
+// Returns whether the loop stores after the reduction only to memory that the map does not use, without
+// touching what the map stores, and whether the map has only one store into the tile.
 static bool is_apart(const struct pair *p) {
     for (const struct tile_stmt *s = p->reduce->next; s; s = s->next) {
         if (s->kind != TILE_STORE || pass_uses(p->map->body, tile_memory_of(s->buffer)))
@@ -76,7 +76,7 @@ static bool is_pair(struct pair *p, struct tile_stmt *first) {
     return have_same_lines(p) && is_that_line(p) && is_apart(p);
 }
 
-// Makes the map one of a single row, with the names of the loop.
+// Reduces the map to one row, with the names of the loop.
 static bool take_line(const struct pair *p) {
     expr value[TILE_DIMS];
     for (int i = 0; i < p->lines; i++)

@@ -1,6 +1,6 @@
-// merge.c - makes one product of a loop of products along k that are added to the same tile, since the sums
-// in a product have no defined order; and has a product that is added to zeros replace them. For targets
-// whose matrix unit takes any length.
+// merge.c - replaces a loop of products along k, which are added to the same tile, by one product along all
+// of k, since the sums in a product have no defined order; and lets a product that is added to zeros
+// overwrite them. For targets whose matrix unit takes any length.
 
 #include "pass/pass.h"
 
@@ -95,7 +95,7 @@ static bool can_merge(const struct tile_stmt *loop) {
     return true;
 }
 
-// Makes one product of all iterations: it begins where the first one does, and is as many times as long.
+// Extends a product to all iterations: it begins where the first one does, and is as many times as long.
 static void lengthen(const struct tile_stmt *loop, struct tile_stmt *s) {
     for (int i = 0; i < 2; i++) {
         int axis = sum_axis(s, i);
@@ -161,7 +161,7 @@ static bool is_filled_by(const struct tile_stmt *s) {
     return c->ndim == 2 && m >= 0 && n >= 0 && pass_number(c->shape[0]) == m && pass_number(c->shape[1]) == n;
 }
 
-// Has products that are added to zeros replace the old elements, and removes the fills.
+// Lets products that are added to zeros overwrite the old elements, and removes the fills.
 static void clear_block(struct tile_stmt **at) {
     while (*at) {
         struct tile_stmt *s = *at, *product = is_cleared(s) ? product_after(s) : NULL;

@@ -1,4 +1,4 @@
-// split.c - makes loops over threads of `thread`, for targets whose blocks are one thread.
+// split.c - replaces `thread` by loops over threads, for targets whose blocks are one thread.
 //
 // The code is cut where threads meet, and each piece becomes a map over all threads. What a thread keeps from
 // piece to piece is stored in memory of the block: a variable becomes a buffer with an element per thread,

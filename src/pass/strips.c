@@ -553,7 +553,8 @@ static bool cut_in(struct strips *p, const struct tile_stmt *list) {
     return cut_one(p, list);
 }
 
-// Finds a block whose tiles need too much memory, and cuts one of them. Later turns may cut a tile again.
+// Finds a block whose tiles need too much memory, and a tile to cut in it. pass_strips repeats this, because
+// a tile may be cut again.
 static bool find_cut(struct strips *p, const struct tile_stmt *body) {
     p->cuts = 0;
     p->block = body;

@@ -156,7 +156,7 @@ static void by_registers(struct group *g, const struct tile_stmt *s, const struc
 
 // Elements --------------------------------------------------------------------------------------------------
 
-// Generates the product of a row and a column, as a gemm that a later pass makes a loop.
+// Generates the product of a row and a column, as a gemm that a later pass replaces by a loop.
 static void one_element(struct group *g, const struct tile_stmt *s, const struct points *p) {
     expr origin[3][TILE_DIMS], at[3][TILE_DIMS], extent[3][TILE_DIMS];
     struct tile_stmt gemm = *s;

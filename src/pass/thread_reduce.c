@@ -8,7 +8,7 @@
 #include "tile/math.h"
 
 enum {
-    NARROW_MOST = 64, // registers of 16 bits from which on none are kept converted to 32 bits
+    NARROW_MOST = 64, // from this many registers of 16 bits on, renew_narrow copies them
     TAKEN_MOST = 4,   // slots of subgroups that one thread combines
 };
 
@@ -169,7 +169,7 @@ static void exchange_in_cluster(struct partial *p, struct partial *most, int inn
     thread_meet(0);
 }
 
-// Returns the factor that makes of an exponential less `own` the exponential less maximum r.
+// Returns the factor by which exp(x - own) becomes exp(x - most[r]).
 static expr factor(expr own, const struct tile_buffer *most, expr r) {
     return math_short_exp_f32(SUB(own, thread_load(most, r)), false);
 }
@@ -330,8 +330,8 @@ static void put_tile(struct group *g, const struct tile_stmt *s, const struct la
         tile_close();
 }
 
-// Has many numbers of 16 bits read again when they are used again. A compiler would keep them converted to 32
-// bits, in twice the registers. A copy of registers onto themselves prevents that.
+// Makes a compiler read many numbers of 16 bits again at their next use, by a copy of the registers onto
+// themselves. It would otherwise keep them converted to 32 bits, in twice the registers.
 static void renew_narrow(struct group *g, const struct tile_stmt *s) {
     for (const struct tile_stmt *a = g->body; a; a = a->next) {
         const struct holding *h = a->kind == TILE_ALLOC ? &g->of[a->buffer->id] : NULL;
@@ -391,8 +391,8 @@ static void keep_loose(struct group *g, const struct tile_stmt *s, const struct 
     put_tile(g, s, result, shift);
 }
 
-// Corrects the exponentials that were added up once the maximum of all subgroups is known: multiplies them so
-// that it is subtracted instead of that of one subgroup.
+// Multiplies the exponentials that were added up such that the maximum of all subgroups, which is known now,
+// is subtracted in them instead of that of one subgroup.
 static void tighten(struct group *g, const struct tile_stmt *s, const struct sweep *w,
                     const struct layout *result, const int *to, const struct partial *most) {
     struct partial by = *most;

@@ -1,5 +1,5 @@
 // thread_registers.c - tiles with one row in the registers of a thread, and unrolled loops over them, whose
-// constant indices allow registers.
+// indices are constants so that a compiler can use registers.
 
 #include "pass/threads.h"
 

@@ -1,9 +1,9 @@
-// threads.c - makes of a kernel the code of one thread, for targets that run workgroups of threads.
+// threads.c - generates the code of one thread from a kernel, for targets that run workgroups of threads.
 //
 // Afterwards the kernel is a list of grids, launched one after the other. The body of each is one `thread`:
 // the code of a thread of the workgroup, with barriers where threads wait for each other. Statements outside
-// of grids become grids of their own: over its elements or rows for a map, copy, fill, reduction, scan or
-// product, else of one workgroup.
+// of grids get grids of their own: a map, copy, fill, reduction, scan or product one over its elements or
+// rows, others one of a single workgroup.
 
 #include "pass/threads.h"
 

@@ -1,4 +1,4 @@
-// tiles.c - makes loops over elements of tile statements: copy, fill, reduce, scan, and gemm if the target
+// tiles.c - replaces tile statements by loops over elements: copy, fill, reduce, scan, and gemm if the target
 // has no unit for it.
 //
 // If a rectangle may leave its buffer, one test before the loop chooses between a loop without tests and one

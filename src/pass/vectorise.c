@@ -1,4 +1,4 @@
-// vectorise.c - makes a vector loop of a map whose accesses all advance by one element per point, or stay.
+// vectorise.c - turns maps whose accesses all advance by one element per point, or stay, into vector loops.
 //
 // The loop keeps its scalar body: only the renderer's header knows how many elements a register holds.
 

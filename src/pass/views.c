@@ -1,5 +1,5 @@
-// views.c - makes tiles of views that only use the memory of a tile again, for targets whose tiles are spread
-// across lanes: a view of another shape would have its elements in other lanes.
+// views.c - replaces views that only use the memory of a tile again by tiles, for targets whose tiles are
+// spread across lanes: a view of another shape would have its elements in other lanes.
 //
 // A tile and its views are *names* of one memory. They part if no name is read while it may hold what another
 // one wrote: on every path, each read of a name follows a statement that overwrote all of that name, with no
