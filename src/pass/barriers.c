@@ -1,23 +1,24 @@
-// barriers.c - a barrier stands before a statement that reads what other threads may have written since the
-// last one, or writes what they may have read or written. Two statements that divide their points in the same
-// way and touch only the element of their own point need none.
+// barriers.c - inserts a barrier before a statement that reads what other threads may have written since the
+// last barrier, or writes what they may have read or written. Two statements that divide their points in the
+// same way, and touch only the element of their own point, need none.
 
 #include "pass/threads.h"
 
 #include <string.h>
 
-// Who touched a buffer; else a way to divide points. Atomics do not disturb each other.
+// Which threads touched a buffer; other numbers are ways to divide points. Atomics do not conflict with each
+// other.
 enum { NOBODY = 0, EVERYBODY = 1, FIRST_THREAD = 2, ATOMICALLY = 3 };
 
 struct touched {
-    uint32_t read, write, flying; // flying: written by copies that nobody has waited for
+    uint32_t read, write, flying; // flying: written by asynchronous copies without a wait so far
 };
 
 struct placing {
     struct group *g;
     struct touched *of; // by id of buffer
     const struct tile_stmt *at;
-    uint32_t way; // in which its points are divided
+    uint32_t way; // how its points are divided
     bool conflict, records;
 };
 
@@ -46,7 +47,7 @@ static uint32_t way_of(struct group *g, const struct tile_stmt *s) {
     if (w.has_layout) {
         hash = mix(hash, w.layout.thread, sizeof *w.layout.thread * (size_t)w.layout.threads);
         hash = mix(hash, w.layout.slot, sizeof *w.layout.slot * (size_t)w.layout.slots);
-    } else if (s->kind == TILE_COPY) // by vectors, perhaps
+    } else if (s->kind == TILE_COPY) // it may be by vectors
         return EVERYBODY;
     else if (s->kind != TILE_FILL) {
         bool is_sure;
@@ -58,7 +59,7 @@ static uint32_t way_of(struct group *g, const struct tile_stmt *s) {
     return hash | 4;
 }
 
-// Whether a statement touches the element of its own point alone.
+// Returns whether an access of a statement touches only the element of its own point.
 static bool is_own(const struct tile_stmt *s, const struct access *a) {
     if (a->region)
         return (s->kind == TILE_COPY || s->kind == TILE_FILL) && !a->buffer->base &&
@@ -83,7 +84,7 @@ static void note(uint32_t *who, uint32_t way) {
     *who = *who == NOBODY || *who == way ? way : EVERYBODY;
 }
 
-// Memory that threads have in common: of the group, and what the kernel writes.
+// Returns whether threads share memory: that of the workgroup, and what the kernel writes.
 static bool is_common(const struct group *g, const struct tile_buffer *b) {
     if (b->parameter >= 0)
         return b->is_output;
@@ -96,7 +97,7 @@ static void look(struct group *g, const struct access *a, void *data) {
     if (!is_common(g, memory))
         return;
     const struct holding *h = memory->id < g->buffers ? &g->of[memory->id] : NULL;
-    bool is_lent = h && (h->lends || h->lender); // elements of two buffers lie in the same place
+    bool is_lent = h && (h->lends || h->lender); // elements of two buffers have the same address
     struct touched *t = &p->of[h && h->lender ? h->lender->id : memory->id];
     uint32_t way = is_lent                                      ? EVERYBODY
                    : a->is_atomic                               ? ATOMICALLY
@@ -130,7 +131,7 @@ static void forget(struct placing *p) {
         p->of[i].read = p->of[i].write = NOBODY;
 }
 
-// What flew is written now.
+// Notes what asynchronous copies wrote as written, after a wait.
 static void land(struct placing *p) {
     for (int i = 0; i < p->g->buffers; i++)
         if (p->of[i].flying) {
@@ -174,7 +175,7 @@ static void insert(struct group *g, struct tile_stmt **link) {
     *link = barrier;
 }
 
-// The condition of a loop is asked again after each turn: it reads what the turn wrote.
+// Looks at the condition of a loop again after an iteration, which may have written what the condition reads.
 static void ask_again(struct placing *p, struct tile_stmt *s, bool is_trial) {
     p->conflict = false;
     visit(p, s, false);
@@ -189,7 +190,7 @@ static void ask_again(struct placing *p, struct tile_stmt *s, bool is_trial) {
     visit(p, s, true);
 }
 
-// What one turn leaves is there at the next.
+// Places barriers in a loop. An iteration begins with the accesses of the one before.
 static void place_loop(struct placing *p, struct tile_stmt *s, bool is_trial) {
     struct touched *before = copy_state(p);
     if (!before)
@@ -217,7 +218,7 @@ static void place_branches(struct placing *p, struct tile_stmt *s, bool is_trial
     memory_free(before);
 }
 
-// The wait of a pipeline ends the flight of what was copied before.
+// Places barriers in a list of statements. A wait ends the asynchronous copies before it.
 static void place(struct placing *p, struct tile_stmt **body, bool is_trial) {
     for (struct tile_stmt **link = body; *link && !p->g->failed; link = &(*link)->next) {
         struct tile_stmt *s = *link;

@@ -1,6 +1,6 @@
-// booleans.c - arithmetic on bool becomes and, or, xor, not; ops that do nothing to their type are removed.
+// booleans.c - arithmetic on bool becomes and, or, xor, not; ops without effect on their type are removed.
 //
-// bool is an integer of one bit, but for addition, which stays at 1.
+// bool is an integer of one bit, except that 1 + 1 is 1.
 
 #include "pass/pass.h"
 

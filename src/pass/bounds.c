@@ -1,6 +1,6 @@
-// bounds.c - what is known of integers without running the kernel: the least and the most that an index can
-// be. Indices are thought not to wrap around: a kernel whose do has no meaning. What is certain of any
-// integer, an index or not, allows for wrap-around in every op.
+// bounds.c - what is known of integers without running the kernel: the least and the greatest value of an
+// index. Indices are assumed not to wrap around; a kernel whose indices do has no meaning. pass_certain_range
+// is about any integer, and allows for wrap-around in every op.
 
 #include "pass/pass.h"
 
@@ -11,7 +11,7 @@ static bool is_number(int64_t x) {
     return x != INT64_MIN && x != INT64_MAX;
 }
 
-// What is not known stays so; so does what leaves the numbers.
+// Returns a + b, or the end that stands for the unknown if one of them is unknown or the sum overflows.
 static int64_t sum(int64_t a, int64_t b, int end) {
     int64_t result, unknown = end == MOST ? INT64_MAX : INT64_MIN;
     return is_number(a) && is_number(b) && !__builtin_add_overflow(a, b, &result) ? result : unknown;
@@ -21,7 +21,8 @@ static int64_t negative(int64_t x) {
     return x == INT64_MIN ? INT64_MAX : x == INT64_MAX ? INT64_MIN : -x;
 }
 
-// Of numbers that are not negative, which sizes and positions are.
+// Returns the product of numbers that are not negative, as sizes and positions are; INT64_MAX: it is not
+// known.
 static int64_t product(int64_t a, int64_t b) {
     int64_t result;
     if (a == 0 || b == 0)
@@ -36,7 +37,8 @@ static struct pass_range multiply(struct pass_range a, struct pass_range b) {
     return (struct pass_range){is_number(low) ? low : 0, product(a.high, b.high)};
 }
 
-// Signed numbers of 64 bits are at most what stands for the unknown: their quotients are known.
+// Returns an end of a range divided by b, rounded down. INT64_MIN and INT64_MAX stand for the unknown, but
+// also are the ends of signed 64-bit integers, so that their quotients are known; those of u64 are not.
 static int64_t floor_of(int64_t a, int64_t b, bool is_u64) {
     return is_number(a) || (!is_u64 && b > 1) ? a / b - (a % b < 0) : a;
 }
@@ -66,8 +68,8 @@ static bool is_u64(struct tile_type type) {
     return type.kind == TILE_UINT && type.bits == 64;
 }
 
-// How ranges are found. Formulas share their parts, and each path through them is walked: `left` bounds that
-// work.
+// The state of finding a range. Formulas share their parts, and each path through them is walked; `left`
+// bounds that work.
 struct search {
     bool is_certain;
     int left;
@@ -100,7 +102,7 @@ static struct pass_range range_of_op(expr e, struct search *s) {
     }
 }
 
-// All numbers of a type; of u64 the most is not known.
+// Returns the range of all numbers of a type; the greatest of u64 is not known.
 static struct pass_range range_of_type(struct tile_type type) {
     if (tile_type_is_bool(type))
         return (struct pass_range){0, 1};
@@ -115,7 +117,7 @@ static struct pass_range within(struct pass_range r, struct pass_range type) {
     return (struct pass_range){MAX_OF(r.low, type.low), MIN_OF(r.high, type.high)};
 }
 
-// Whether the exact result of an op, which is in this range, may be no number of its type.
+// Returns whether the exact result of an op, which is in range r, may be outside of its type.
 static bool may_wrap(expr e, struct pass_range r) {
     struct pass_range type = range_of_type(e->type);
     bool is_sum = e->op == TILE_ADD || e->op == TILE_SUB || e->op == TILE_MUL;
@@ -172,8 +174,8 @@ int64_t pass_common_divisor(int64_t a, int64_t b) {
     return a;
 }
 
-// Products of two fit into 64 bits; of what is more than the most, the power of two that divides it is enough
-// for vectors.
+// Bounds a divisor, so that products of two fit into 64 bits. A larger one is reduced to the power of two
+// that divides it, which is enough for vectors.
 static int64_t bounded(int64_t divisor) {
     return divisor <= PASS_DIVISOR_MOST ? MAX_OF(divisor, 1)
                                         : pass_common_divisor(divisor, PASS_DIVISOR_MOST);
@@ -190,7 +192,7 @@ int64_t pass_divisor(expr e) {
     int64_t a = pass_divisor(e->arg[0]);
     switch (e->op) {
     case TILE_CAST:
-        return pass_common_divisor(a, PASS_DIVISOR_MOST); // what wraps around keeps its powers of two
+        return pass_common_divisor(a, PASS_DIVISOR_MOST); // wrap-around keeps powers of two
     case TILE_MUL: return bounded(a * pass_divisor(e->arg[1]));
     case TILE_ADD:
     case TILE_SUB:
@@ -200,7 +202,7 @@ int64_t pass_divisor(expr e) {
     }
 }
 
-// A name that counts from something to less than its extent.
+// Sets the range and divisor of a name that counts from the begin of a loop to less than its extent.
 static void learn(const struct tile_stmt *s, int at) {
     struct tile_name *name = (struct tile_name *)s->name[at];
     if (s->step)

@@ -1,4 +1,4 @@
-// boxes.c - rectangles that tile statements work on: their variables, the elements under a point, and edges.
+// boxes.c - rectangles that tile statements work on: their variables, the elements at a point, and edges.
 
 #include "pass/boxes.h"
 
@@ -117,7 +117,6 @@ expr box_origin(const struct tile_region *r, int axis) {
     return r->origin ? box_index(r->origin[axis]) : box_number(0);
 }
 
-// Where a point of a box is in a region's buffer.
 void box_place(const struct tile_region *r, const struct box *b, const expr *point, expr *index) {
     for (int i = 0; i < r->buffer->ndim; i++) {
         int axis = axis_in(b, r, i);
@@ -131,7 +130,6 @@ static bool is_below(expr e, expr limit, int64_t more) {
     return a.high != INT64_MAX && b.low != INT64_MIN && a.high + more <= b.low;
 }
 
-// Whether all of a box is in the buffer: NULL if that is known, else the test. size: elements along the axes.
 expr box_inside(const struct tile_region *r, const struct box *b) {
     expr test = NULL;
     for (int i = 0; r->origin && i < r->buffer->ndim; i++) {
@@ -146,7 +144,7 @@ expr box_inside(const struct tile_region *r, const struct box *b) {
         if (!is_below(end, limit, 0))
             test = box_both(test, LE(end, limit));
     }
-    if (!r->origin && r->extent) // of the beginning
+    if (!r->origin && r->extent) // a region of this size from element 0 on
         for (int i = 0; i < r->buffer->ndim; i++) {
             expr size = box_index(r->extent[i]), limit = box_index(r->buffer->shape[i]);
             if (size && limit && size != limit && !is_below(size, limit, 0))
@@ -155,7 +153,6 @@ expr box_inside(const struct tile_region *r, const struct box *b) {
     return test;
 }
 
-// Whether one element is.
 expr box_holds(const struct tile_region *r, const expr *index) {
     expr test = NULL;
     for (int i = 0; i < r->buffer->ndim; i++) {
@@ -190,7 +187,7 @@ void box_write(const struct tile_region *r, const struct box *b, const expr *poi
 
 // Lines -----------------------------------------------------------------------------------------------------
 
-// The axis of the line may be there with size 1.
+// The destination may have the axis of the reduction with size 1.
 void box_write_line(const struct tile_stmt *s, const struct tile_region *to, const struct box *b,
                     expr value) {
     struct box place_in = {0};

@@ -1,4 +1,4 @@
-// boxes.h - rectangles that tile statements work on. Between the files of pass/ only.
+// boxes.h - rectangles that tile statements work on. Shared by files of pass/ only.
 
 #ifndef BOXES_H
 #define BOXES_H
@@ -6,8 +6,8 @@
 #include "pass/pass.h"
 #include "tile/notation.h"
 
-// A rectangle with one variable per axis. The axes of a region are the last of them, except for the two
-// regions in `paired`: `pair` says which axis of the box each of theirs is, or -1.
+// A rectangle with one variable per axis. The axes of a region are the last axes of the box, except for the
+// two regions in `paired`: pair[i] has the axis of the box for each axis of paired[i], or -1.
 struct box {
     int axes;
     expr size[TILE_DIMS];
@@ -59,7 +59,7 @@ struct box box_of(const struct tile_region *r, const struct tile_region *other);
 struct box box_of_stmt(const struct tile_stmt *s);
 
 // Appends the store of a row's result at the box's point, in which the axis of the reduction is ignored.
-// Unless the statement clears its destination, the result is combined with what is there.
+// Unless the statement clears its destination, the result is combined with the old value.
 void box_write_line(const struct tile_stmt *s, const struct tile_region *to, const struct box *b, expr value);
 // Returns a divided by b, rounded up.
 expr box_ceil_divide(expr a, int64_t b);

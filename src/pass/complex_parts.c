@@ -1,7 +1,7 @@
-// complex_parts.c - complex numbers as pairs of floats, for targets that have none.
+// complex_parts.c - replaces complex numbers by pairs of floats, for targets that have none.
 //
-// Afterwards a complex value is pair(re, im), or re and im of what lies in memory: only loads, scalars and
-// stored pairs have the complex type.
+// Afterwards a complex value is pair(re, im), or re and im are taken of a value in memory: only loads,
+// scalars and stored pairs have the complex type.
 
 #include "pass/pass.h"
 
@@ -11,7 +11,7 @@ static bool is_complex(expr e) {
     return tile_type_is_complex(e->type);
 }
 
-// A part of a complex node: op is TILE_RE or TILE_IM.
+// Returns a part of a complex node. op is TILE_RE or TILE_IM.
 static expr part(enum tile_op op, expr x) {
     if (x->op == TILE_PAIR)
         return x->arg[op == TILE_IM];
@@ -30,7 +30,8 @@ static expr choose(expr e) {
     return pair(re, im);
 }
 
-// Towards bool any part counts, towards other numbers the real one.
+// Converts from or to complex numbers. A bool is true if either part is not 0; other numbers get the real
+// part.
 static expr convert(expr e) {
     expr x = e->arg[0];
     if (is_complex(e))
@@ -39,7 +40,7 @@ static expr convert(expr e) {
     return tile_type_is_bool(e->type) ? tile_binary(TILE_OR, re, tile_cast(e->type, part(TILE_IM, x))) : re;
 }
 
-// A row on complex operands: its formula, or that of complex arithmetic.
+// Returns the formula of an op on complex operands, or that of complex arithmetic.
 static expr expand(expr e) {
     expr formula = tile_lower(e->op, e->arg[0], e->arg[1], e->arg[2]);
     if (!formula)

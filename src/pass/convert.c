@@ -1,4 +1,4 @@
-// convert.c - a conversion that the target has no single word for becomes a chain of those it has.
+// convert.c - replaces conversions that the target does not have by chains of those that it has.
 //
 // Steps: through f32 for 16-bit floats (as casts are defined), through the next size for integers, through a
 // wider integer and its bounds for floats. Each chain gives the same bits as the one conversion.
@@ -11,7 +11,7 @@ static struct tile_type integer(enum tile_kind kind, int bits) {
     return (struct tile_type){(uint8_t)kind, (uint8_t)bits, 1};
 }
 
-// Between integers: other signs are other names for the same bits; sizes go by factors of two.
+// Converts between integers: a change of signedness keeps the bits; sizes change by factors of two.
 static expr between_integers(struct tile_type to, expr x) {
     struct tile_type from = x->type;
     if (from.bits == to.bits)
@@ -21,7 +21,7 @@ static expr between_integers(struct tile_type to, expr x) {
     return tile_cast(to, tile_cast(integer(from.kind, from.bits * 2), x));
 }
 
-// x, an integer, held within the bounds of a smaller type.
+// Limits an integer x to the bounds of a smaller type.
 static expr bounded(struct tile_type to, expr x) {
     if (!x)
         return NULL;
@@ -31,7 +31,8 @@ static expr bounded(struct tile_type to, expr x) {
     return tile_binary(TILE_MIN, above, tile_const_int(x->type, high));
 }
 
-// To an integer, saturating: 32 bits at once, 64 bits from f64, fewer through the bounds.
+// Converts to an integer, saturating: to 32 bits from f32, to 64 bits from f64, to fewer bits through 32 bits
+// and the bounds.
 static expr to_integer(struct tile_type to, expr x) {
     if (to.bits == 64)
         return tile_cast(to, tile_cast(f64, x));
@@ -40,7 +41,8 @@ static expr to_integer(struct tile_type to, expr x) {
     return tile_cast(to, tile_cast(f32, x));
 }
 
-// To a float from an integer: small ones fit i32, and f64 is reached from any 32 bits exactly.
+// Converts an integer to a float: small integers through 32 bits; others to 16 bits through f32, else through
+// 64 bits, as f64 holds every integer of 32 bits exactly.
 static expr from_integer(struct tile_type to, expr x) {
     struct tile_type from = x->type;
     if (from.bits < 32)

@@ -1,9 +1,9 @@
-// divide.c - integer divisions whose operands are known not to be negative, or are powers of two.
+// divide.c - simplifies integer divisions of numbers that are not negative, or by powers of two.
 //
-// x // y rounds down, x // 0 is 0 and x % y has the sign of y: signed division needs tests for all of that.
-// By a power of two it is a shift and a mask, also of negative numbers. Of numbers that are not negative it
-// is unsigned division, of 32 bits where they fit and the target divides such; renderers leave out the last
-// test, for 0, where they know that the divisor is positive.
+// x // y rounds down, x // 0 is 0 and x % y has the sign of y: signed division needs tests for all of that. A
+// division by a power of two becomes a shift or a mask, also of negative numbers. A division of numbers that
+// are not negative becomes unsigned, in 32 bits if they fit and the target divides such; renderers leave out
+// the last test, for 0, if they know that the divisor is positive.
 
 #include "pass/pass.h"
 
@@ -23,7 +23,7 @@ static expr by_power(expr e, int shift) {
     return tile_binary(TILE_AND, e->arg[0], tile_const_bits(e->type, (UINT64_C(1) << shift) - 1));
 }
 
-// The type to divide in; that of the operands where there is no better one.
+// Returns the type to divide in, which is that of the operands if there is no better one.
 static struct tile_type type_for(const struct target *target, expr e, struct pass_range a,
                                  struct pass_range b) {
     struct tile_type type = {TILE_UINT, e->type.bits, 1}, small = {TILE_UINT, 32, 1};

@@ -1,15 +1,15 @@
-// elide.c - copy elision: a tile that only copies a rectangle of an input for maps and reductions is left
-// out, and they read the input in place. For targets whose blocks are loops of one thread. A later write to
-// the tile begins a new tile.
+// elide.c - copy elision: a tile that only copies a rectangle of an input for maps and reductions is removed,
+// and they read the input in place. For targets whose blocks are loops of one thread. A later map that
+// overwrites the whole tile begins a new tile.
 
 #include "pass/pass.h"
 
 enum { READS = 4 }; // of a tile, at most: each reads the input instead
 
-// A tile while its uses are looked at.
+// A tile during the search through its uses.
 struct tile {
     const struct target *target;
-    const struct tile_stmt *map; // that fills it
+    const struct tile_stmt *map; // the map that fills it
     const struct tile_buffer *buffer;
     expr value; // of an element, in the names of the map
     int reads;
@@ -22,7 +22,7 @@ static bool is_input(const struct tile_buffer *b) {
     return b->parameter >= 0 && !b->is_output;
 }
 
-// Whether its value depends on where in the list it is computed.
+// Returns whether the value of a node depends on where in the list it is computed.
 static bool changes(expr e, const void *data) {
     (void)data;
     return e->op == TILE_LOCAL || (e->op == TILE_LOAD && (!is_input(e->buffer) || e->args));
@@ -36,7 +36,7 @@ static bool is_dense(const struct tile_buffer *b) {
     return !b->stride || pass_range(b->stride[b->ndim - 1]).high == 1;
 }
 
-// Rows of an input, converted at most.
+// Returns whether a value is an element in a row of an input, at most converted.
 static bool is_row_of_input(expr value, const struct tile_name *along) {
     expr load = load_of(value);
     if (load->op != TILE_LOAD || !load->indices || pass_any(load, changes, NULL) || !is_dense(load->buffer))
@@ -80,7 +80,8 @@ static bool writes(const struct tile_stmt *s, const void *tile) {
            is_of(tile, s->region[s->kind == TILE_GEMM ? 2 : 1].buffer);
 }
 
-// Whether all loads of it are plain ones; those of `map`, where it is not NULL, at its own point.
+// Returns whether all loads of the tile are unmasked and in its own shape and, unless `map` is NULL, at the
+// point of the map. Counts them.
 static bool has_good_loads(struct tile *t, expr e, const struct tile_stmt *map) {
     bool good = true;
     if (e->op == TILE_LOAD && is_of(t, e->buffer)) {
@@ -92,7 +93,7 @@ static bool has_good_loads(struct tile *t, expr e, const struct tile_stmt *map) 
     return good;
 }
 
-// A reduction of a line of the tile, which is one of the input.
+// Returns whether a statement reduces a row of the tile that is a row of the input.
 static bool is_good_reduction(struct tile *t, const struct tile_stmt *s) {
     const struct tile_region *r = &s->region[0];
     const struct tile_buffer *to = s->region[1].buffer;
@@ -119,7 +120,8 @@ static bool has_good_uses(struct tile *t, const struct tile_stmt *s, const struc
     return good;
 }
 
-// Uses in loops would read the input again and again.
+// Returns whether all uses in a list can read the input. Uses in loops cannot, because they would read it
+// again and again.
 static bool are_good_uses(struct tile *t, const struct tile_stmt *body) {
     for (const struct tile_stmt *s = body; s; s = s->next) {
         bool is_loop = s->kind == TILE_FOR || s->kind == TILE_WHILE;
@@ -131,7 +133,7 @@ static bool are_good_uses(struct tile *t, const struct tile_stmt *body) {
     return true;
 }
 
-// A map that overwrites the whole tile by its last store.
+// Returns whether a map overwrites the whole tile by its last store.
 static bool is_good_end(struct tile *t, const struct tile_stmt *s) {
     if (!pass_is_plain_map(s) || !covers(s, t->buffer))
         return false;
@@ -198,7 +200,7 @@ static bool leave_out(const struct tile *t) {
     return done;
 }
 
-// Nothing else of its map touches the tile.
+// Returns whether nothing else in a map touches the tile that a statement stores.
 static bool is_alone(const struct tile_stmt *map, const struct tile_stmt *store) {
     for (const struct tile_stmt *s = map->body; s; s = s->next)
         if (s != store && pass_touches(s, store->buffer))
@@ -206,7 +208,7 @@ static bool is_alone(const struct tile_stmt *map, const struct tile_stmt *store)
     return true;
 }
 
-// Whether another statement than its map still does.
+// Returns whether a statement other than its map still touches a tile.
 static bool is_touched(const struct tile_stmt *list, const struct tile *t) {
     for (const struct tile_stmt *s = list; s; s = s->next)
         if (s != t->map && (s->kind != TILE_ALLOC || s->buffer != t->buffer) && pass_touches(s, t->buffer))

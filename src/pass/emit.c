@@ -1,5 +1,4 @@
-// emit.c - emits statements anew: as they are, with other expressions, or with something else instead of some
-// of them.
+// emit.c - emits statements again: as they are, with other expressions, or with replacements of some of them.
 
 #include "pass/pass.h"
 
@@ -53,7 +52,7 @@ static void replace(expr *place, void *data) {
 
 struct tile_stmt *pass_emit_as(const struct tile_stmt *s, pass_replacement *of, void *data) {
     struct tile_stmt *next = opens(s) ? tile_open(*s) : tile_append(*s);
-    if (next) // its body is empty still
+    if (next) // its body is still empty
         pass_each_expr(next, replace, &(struct replacing){of, data});
     return next;
 }

@@ -9,7 +9,7 @@ static expr times(expr a, int64_t b) {
     return b == 1 ? a : MUL(a, box_number(b));
 }
 
-// How many points the window has along an axis of the images; where it does not fit there are none.
+// Returns the number of points of the window along an axis of the images; 0 where it does not fit.
 static expr points_along(const struct tile_stmt *s, int axis) {
     const struct tile_window *w = &s->window;
     int64_t room = 2 * w->pad - w->dilation * (w->size - 1) - 1 + w->stride;
@@ -17,7 +17,7 @@ static expr points_along(const struct tile_stmt *s, int axis) {
     return MAX(FLOORDIV(ADD(size, box_number(room)), box_number(w->stride)), box_number(0));
 }
 
-// Where a tap of the window is along an axis of the images, for a point of the result.
+// Returns the position of a tap of the window along an axis of the images, for a point of the result.
 static expr tap_along(const struct tile_stmt *s, expr point, expr tap) {
     const struct tile_window *w = &s->window;
     expr at = ADD(times(point, w->stride), times(tap, w->dilation));

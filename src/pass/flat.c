@@ -1,11 +1,12 @@
-// flat.c - tiles of one axis, or of one row, in rows across the lanes, where every statement takes their
-// elements point by point, or reduces all of them.
+// flat.c - spreads tiles with one axis, or with one row, over rows across the lanes, if every statement uses
+// their elements point by point, or reduces all of them.
 //
 //     shared t: f32[1024] ; copy a[b * 1024] -> t ; map i in 1024 { t[i] = t[i] * 2 } ; copy t -> y[b * 1024]
 //
-// In one lane of 64 such a tile has one of 64 at work, and room for 65536 elements of f32. As t: f32[64, 16],
-// element i is at [i // 16, i % 16]: maps go over both, copies are maps, and reductions are of rows, then of
-// their results. Tiles that are copied at edges, scanned, or read at other places stay as they are.
+// Such a tile is in one lane of 64, so that the other lanes are idle, and it can have at most 65536 elements
+// of f32. As t: f32[64, 16], element i is at [i // 16, i % 16]: maps run over both axes, copies become maps,
+// and reductions reduce rows first, then their results. Tiles that are copied at edges, scanned, or read at
+// other indices stay as they are.
 
 #include "pass/lanes.h"
 
@@ -13,11 +14,11 @@ enum { LEAST_ROWS = 32, MOST_ROWS = 64 };
 
 struct flat {
     bool *is_flat;                      // by id of buffer
-    const struct tile_buffer **instead; // of it
+    const struct tile_buffer **instead; // the tile that replaces it
     int buffers;
     bool changed;
-    // Of the map that is being made:
-    const struct tile_name *name, *other; // along the tile, and of its one row; NULL: there is none
+    // Of the current map:
+    const struct tile_name *name, *other; // along the tile; of its one row (NULL: none)
     expr row, column, point;
 };
 
@@ -52,8 +53,8 @@ static int64_t length_of(const struct tile_buffer *b) {
     return pass_number(b->shape[b->ndim - 1]);
 }
 
-// The variable of a map over one line: its only one, or the second where the first has one point; -1: it is
-// none.
+// Returns the variable of a map over one row: its only variable, or the second if the first has one point;
+// -1: it is no such map.
 static int line_of(const struct tile_stmt *map) {
     return !map ? -1 : map->indices == 1 ? 0 : map->indices == 2 && pass_number(map->extent[0]) == 1 ? 1 : -1;
 }
@@ -73,7 +74,7 @@ static bool is_point(const struct tile_stmt *map, const struct tile_buffer *b, c
     return name_of(index[b->ndim - 1]) == map->name[line] && pass_number(map->extent[line]) == length_of(b);
 }
 
-// Whether a name is in one index alone of an element, the last.
+// Returns whether of the indices of an element only the last depends on a name.
 static bool is_along_last(expr e, const struct tile_name *name) {
     for (int i = 0; i + 1 < e->indices; i++)
         if (pass_depends(e->index[i], name))
@@ -99,7 +100,7 @@ static bool refuse_load(expr e, const void *flat) {
     return false;
 }
 
-// All tiles of a map that does more than to store at its points, unmasked.
+// Refuses all tiles of a map that does more than store at its points without a mask.
 static void refuse_all(struct flat *f, const struct tile_stmt *body) {
     for (const struct tile_stmt *s = body; s; s = s->next) {
         expr list[TILE_STMT_EXPRS];
@@ -112,8 +113,8 @@ static void refuse_all(struct flat *f, const struct tile_stmt *body) {
     }
 }
 
-// Whether points along the last axis of a box are along that of a region, and all of these in its buffer, if
-// any is.
+// Returns whether points along the last axis of a box are along that of a region too, and are all in its
+// buffer if any of them is.
 static bool has_whole_lines(const struct tile_region *far, const struct box *b) {
     int last = far->buffer->ndim - 1;
     const struct tile_name *name = b->name[b->axes - 1];
@@ -142,7 +143,7 @@ static bool is_copied(const struct flat *f, const struct tile_stmt *s) {
     return !box_inside(far, &b) || has_whole_lines(far, &b);
 }
 
-// Whether a tile is reduced along all of it, to one element of another.
+// Returns whether a tile is reduced as a whole, to one element of another tile.
 static bool is_reduced(const struct flat *f, const struct tile_stmt *s) {
     const struct tile_region *from = &s->region[0], *to = &s->region[1];
     return s->kind == TILE_REDUCE && is_flat(f, from->buffer) && !is_flat(f, to->buffer) && !from->origin &&
@@ -189,7 +190,7 @@ static void look(struct flat *f, const struct tile_stmt *body, bool is_ahead) {
     }
 }
 
-// Tiles that are large enough, at first.
+// Marks the tiles that are large enough; look() refuses some of them later.
 static bool find_tiles(struct flat *f, const struct tile_stmt *body) {
     bool found = false;
     for (const struct tile_stmt *s = body; s; s = s->next) {
@@ -260,7 +261,7 @@ static void emit_copy(struct flat *f, const struct tile_stmt *s) {
     int axes = far->buffer->ndim;
     struct box b = box_of(&s->region[0], &s->region[1]);
     expr inside = box_inside(far, &b), at[TILE_DIMS];
-    if (inside) // all points are, or none
+    if (inside) // all points are inside, or none is
         tile_open_if(inside);
     open_map(f, (struct tile_stmt){.place = s->place}, NULL, length_of(tile));
     expr own[2] = {f->row, f->column};
@@ -285,7 +286,7 @@ static void emit_copy(struct flat *f, const struct tile_stmt *s) {
         tile_close();
 }
 
-// Rows first, each to one element; then these. Sums and products of 16 bits stay f32 in between.
+// Reduces each row to one element first, then these. Sums and products of 16 bits are f32 in between.
 static void emit_reduction(struct flat *f, const struct tile_stmt *s) {
     const struct tile_buffer *instead = f->instead[s->region[0].buffer->id];
     struct tile_type type = s->region[1].buffer->type;

@@ -1,17 +1,17 @@
-// forward.c - products read parameters where they lie: a tile that only carries a rectangle of an input to
-// products is left out, for targets whose unit packs what it reads by itself. What lies outside of the
-// parameter is 0 either way.
+// forward.c - lets products read parameters in place: a tile that only copies a rectangle of an input for
+// products is removed, for targets whose matrix unit packs its operands. Elements outside of the parameter
+// are 0 either way.
 
 #include "pass/pass.h"
 
 #include <string.h>
 
-// What is done to a buffer.
+// How a buffer is used.
 struct use {
     int writes;   // statements that write it
-    int operands; // factors of products that are all of it
+    int operands; // factors of products that are the whole buffer
     int others;
-    struct tile_stmt *copy; // the last that writes all of it
+    struct tile_stmt *copy; // the last copy that writes all of it
     bool is_left_out;
 };
 
@@ -38,7 +38,7 @@ static bool is_factor(const struct tile_stmt *s, int at) {
 static void count_statement(struct forward *f, struct tile_stmt *s) {
     if (s->buffer && s->kind != TILE_ALLOC)
         f->use[s->buffer->id].others++;
-    if (s->kind == TILE_ALLOC && s->buffer->base) // a view sees all of it
+    if (s->kind == TILE_ALLOC && s->buffer->base) // a view may access all of it
         f->use[tile_memory_of(s->buffer)->id].others++, f->use[s->buffer->id].others++;
     for (int i = 0; i < 3; i++) {
         struct use *u = s->region[i].buffer ? &f->use[s->region[i].buffer->id] : NULL;
@@ -63,13 +63,14 @@ static void count_block(struct forward *f, struct tile_stmt *body) {
 
 // Deciding --------------------------------------------------------------------------------------------------
 
-// Whether it may be something else at the product than at the copy.
+// Returns whether a node may have another value at the product than at the copy.
 static bool changes(expr e, const void *data) {
     (void)data;
     return e->op == TILE_LOAD || e->op == TILE_LOCAL;
 }
 
-// A rectangle of an input, as large as the tile that it goes to and with its axes.
+// Returns whether a region is a rectangle of an input, with the size and axes of the tile that it is copied
+// to.
 static bool is_input(const struct tile_region *from, const struct tile_buffer *tile) {
     const struct tile_buffer *b = from->buffer;
     if (b->memory != TILE_GLOBAL || b->parameter < 0 || b->is_output || b->ndim < 2 || tile->ndim != 2 ||
@@ -87,7 +88,7 @@ static bool is_input(const struct tile_region *from, const struct tile_buffer *t
     return true;
 }
 
-// Factors in these statements that are the tile.
+// Returns how many factors in these statements are the tile.
 static int factors_in(const struct tile_stmt *body, const struct tile_buffer *tile) {
     int count = 0;
     for (const struct tile_stmt *s = body; s; s = s->next) {
@@ -98,7 +99,8 @@ static int factors_in(const struct tile_stmt *body, const struct tile_buffer *ti
     return count;
 }
 
-// All products come behind the copy, in its block: each reads what this copy has written in the same round.
+// Returns whether a tile can be removed: all its products follow the copy in the same block, so that each
+// reads what the copy wrote in the same iteration.
 static bool can_forward(const struct use *u, const struct tile_buffer *tile) {
     return u->copy && u->writes == 1 && !u->others && u->operands && !u->copy->token && !u->copy->is_async &&
            !u->copy->value && is_input(&u->copy->region[0], tile) &&

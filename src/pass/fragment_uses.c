@@ -1,5 +1,5 @@
-// fragment_uses.c - how statements use tiles in registers, which thread does which of their points, and how
-// products are divided.
+// fragment_uses.c - finds how statements use tiles in registers and which thread executes which of their
+// points, and divides products among subgroups.
 
 #include "pass/threads.h"
 
@@ -15,7 +15,7 @@ bool fragments_is_whole(const struct tile_region *r, const struct tile_region *o
     int mine[TILE_DIMS], theirs[TILE_DIMS], axes = other ? tile_pair(r, other, mine, theirs) : 0;
     for (int i = 0; i < r->buffer->ndim; i++) {
         int64_t size = pass_number(r->buffer->shape[i]), taken = r->extent ? pass_number(r->extent[i]) : size;
-        if (r->origin && !r->extent) // as the other has it
+        if (r->origin && !r->extent) // as large as the other region
             taken = other && mine[i] < axes ? 1 : -1;
         for (int k = 0; r->origin && !r->extent && other && k < other->buffer->ndim; k++)
             if (mine[i] >= 0 && theirs[k] == mine[i])
@@ -53,7 +53,7 @@ static int var_of(const struct tile_stmt *s, expr index) {
     return -1;
 }
 
-// The tile's axes as variables of the map: each a variable of its own, or of size 1.
+// Returns how a map uses a tile: each axis is indexed by a variable of its own, or has size 1.
 static struct use use_by_index(const struct tile_stmt *s, const struct access *a) {
     struct use u = {.buffer = a->buffer, .is_good = a->index != NULL};
     for (int i = 0; i < TILE_DIMS; i++)
@@ -92,7 +92,7 @@ static void gather_index(struct group *g, const struct access *a, void *data) {
         u->is_good = u->is_good && same_use(u, &this);
 }
 
-// of: the variable of each axis, -1 of one that stays at its origin.
+// Adds the use of a region. of[axis] is the variable of an axis; -1: the axis stays at its origin.
 static void gather_region(struct group *g, struct gather *t, int which, const struct tile_region *other,
                           const int *of) {
     const struct tile_region *r = &t->stmt->region[which];
@@ -113,7 +113,8 @@ static void gather_region(struct group *g, struct gather *t, int which, const st
 
 static const int in_order[TILE_DIMS] = {0, 1, 2, 3, 4, 5, 6, 7};
 
-// The axes of a result: those of the source without the one that is reduced, which may be there with size 1.
+// Sets of[axis] for the axes of a result: those of the source without the one that is reduced, which the
+// result may have with size 1.
 static void result_axes(const struct tile_stmt *s, int *of) {
     bool has_it = s->region[1].buffer->ndim == s->region[0].buffer->ndim;
     for (int axis = 0; axis < TILE_DIMS; axis++)
@@ -171,7 +172,7 @@ static int axes_used(const struct use *u) {
     return count;
 }
 
-// The layout of the tile that has most of the variables decides.
+// Returns the use whose layout decides: that of the tile with most variables.
 static const struct use *leader(struct group *g, int count, const struct use *use) {
     const struct use *best = NULL;
     for (int i = 0; i < count; i++)
@@ -180,8 +181,8 @@ static const struct use *leader(struct group *g, int count, const struct use *us
     return best;
 }
 
-// Elements along a variable that one thread has of tiles whose vectors the kernel asks for, if all threads
-// have as many.
+// Returns how many adjacent elements along a variable one thread has, by the alignment of tiles, if all
+// threads can have as many.
 static int64_t vector_along(const struct sweep *w, int var, int count, const struct use *use) {
     int64_t vector = 1;
     for (int i = 0; i < count; i++) {
@@ -201,7 +202,7 @@ static bool cover(struct group *g, struct sweep *w, const struct use *u, int cou
     w->layout = layout_project(&g->of[u->buffer->id].layout, back);
     for (int var = 0; var < w->vars; var++) {
         w->covered[var] = u->to[var] != LAYOUT_COPIES ? u->size[var] : pass_number(w->extent[var]);
-        for (int i = 0; i < count && w->covered[var] < 0; i++) // as far as a tile goes
+        for (int i = 0; i < count && w->covered[var] < 0; i++) // the size of a tile
             w->covered[var] = use[i].to[var] != LAYOUT_COPIES ? use[i].size[var] : -1;
         if (w->covered[var] < 0)
             return false;
@@ -234,7 +235,8 @@ static bool is_plain(const struct tile_region *r, int axis) {
     return !r->origin || (pass_number(r->origin[axis]) >= 0 && pass_number(r->origin[axis]) % 8 == 0);
 }
 
-// A tile in memory of the group that matrix instructions read: 16-bit floats in rows of whole vectors.
+// Returns whether a region is in a tile that matrix instructions can read: in memory of the workgroup, in
+// rows of whole vectors.
 static bool is_operand(const struct group *g, const struct tile_region *r) {
     int last = r->buffer->ndim - 1;
     bool is_here = r->buffer->memory == TILE_SHARED ||
@@ -258,8 +260,9 @@ static bool can_join(const struct group *g, const struct tile_region *b) {
     return g->target->group->joined && row >= 128 && layout_is_power(row);
 }
 
-// Subgroups down and across: by rows alone where rows are reduced; else of those that are joined the ones
-// with fewest rows, whose operands stay in memory; else such that each has most of its operands in common.
+// Divides rows (down) and columns (across) among subgroups: rows alone if rows are reduced; else, if
+// subgroups can be joined, such that they have the fewest rows, as their other operand stays in memory; else
+// such that each reads the fewest rows and columns.
 static void divide(const struct group *g, struct product *p, bool joins) {
     int subgroups = g->threads / SUBGROUP;
     int64_t best = INT64_MAX;

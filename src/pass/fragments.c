@@ -1,9 +1,9 @@
-// fragments.c - decides where the buffers of a block are held: fragments in registers of threads where one
-// layout suits all their uses, else in shared memory; local buffers by every thread, unless threads that
-// differ write them.
+// fragments.c - decides where the buffers of a block are stored: fragments in registers if one layout suits
+// all their uses, else in shared memory; local buffers in every thread, unless several threads write their
+// elements.
 //
 // Products choose the layouts of their results; from there layouts spread over the statements that use two
-// tiles at once. Where two do not agree, one tile goes to shared memory, and all is tried anew.
+// tiles. If two layouts disagree, one tile goes to shared memory, and the search begins again.
 
 #include "pass/threads.h"
 
@@ -29,7 +29,7 @@ static void each_stmt(struct group *g, const struct tile_stmt *body,
 struct deciding {
     bool changed, conflict;
 };
-static _Thread_local struct deciding deciding; // of the one search that a thread makes at a time
+static _Thread_local struct deciding deciding; // the state of this thread's search
 
 static void to_shared(struct group *g, const struct tile_buffer *b) {
     if (fragments_is_held(g, b)) {
@@ -50,7 +50,7 @@ static void settle(struct group *g, const struct tile_buffer *b, const struct la
     }
 }
 
-// All tiles of a statement follow the one that leads.
+// Gives all tiles of a statement the layout of the one that leads.
 static void spread(struct group *g, const struct tile_stmt *s) {
     struct use use[USES];
     int count = fragments_uses(g, s, use);
@@ -105,8 +105,8 @@ static void share_access(struct group *g, const struct access *a, void *data) {
     to_shared(g, a->buffer);
 }
 
-// Uses that no layout suits: single elements by all threads, code of threads, scans, parts of tiles,
-// reductions from elsewhere.
+// Puts tiles into shared memory that have uses which no layout suits: single elements by all threads, code of
+// threads, scans, parts of tiles, reductions from other memory.
 static void seed_shared(struct group *g, const struct tile_stmt *s) {
     struct use use[USES];
     expr root[TILE_STMT_EXPRS];
@@ -117,7 +117,7 @@ static void seed_shared(struct group *g, const struct tile_stmt *s) {
         for (int i = 0; i < count; i++)
             if (!use[i].is_good)
                 to_shared(g, use[i].buffer);
-        if (is_tile || thread_is_spread(s)) { // what origins and extents read
+        if (is_tile || thread_is_spread(s)) { // of what origins and extents read
             count = tile_stmt_exprs(s, root);
             thread_expr_accesses(g, count, root, share_access, NULL);
         }
@@ -127,8 +127,8 @@ static void seed_shared(struct group *g, const struct tile_stmt *s) {
         thread_accesses(g, s, share_access, NULL);
 }
 
-// Threads along the last axis. Lines that are reduced have few of them, if there are enough lines: those of a
-// subgroup need no barrier.
+// Returns the most threads along the last axis. If rows are reduced and there are enough of them, it is few
+// threads per row, because threads of one subgroup need no barrier.
 static int threads_along(const struct group *g, int64_t count, int64_t line) {
     int64_t lines = line > 0 ? count / line : 0;
     return g->by_lines && lines > 0 ? (int)MAX_OF(g->threads / lines, SUBGROUP) : g->threads;
@@ -142,7 +142,7 @@ static void choose_alone(struct group *g, const struct tile_buffer *b) {
         if (!tile_times(count, size[i], &count))
             count = 0;
     }
-    // Vectors of 16 bytes, or as the tile is aligned, or of fewer where not every thread has one.
+    // Vectors have 16 bytes or the tile's alignment, or fewer bytes if some threads would have none.
     int vector = MAX_OF((b->align ? MIN_OF(b->align, 16) : 16) / tile_type_bytes(b->type), 1);
     int along = threads_along(g, count, b->ndim ? size[b->ndim - 1] : 1);
     bool good = count > 0 && count < 1 << 20 && layout_blocked(&l, b->ndim, size, g->threads, along, vector);
@@ -210,8 +210,8 @@ static void share_write(struct group *g, const struct access *a, void *data) {
         g->of[a->buffer->id].how = HELD_SHARED;
 }
 
-// A local buffer that threads write each in its own points is the block's; one that is declared there is the
-// thread's.
+// Puts a local buffer of the block into shared memory if threads write it at points of their own. One that is
+// declared inside of such a statement belongs to each thread: hold_in_maps.
 static void mark_local(struct group *g, const struct tile_stmt *s) {
     bool is_divided = thread_is_spread(s) || (s->kind >= TILE_COPY && s->kind <= TILE_GEMM);
     if (is_divided)
@@ -227,7 +227,8 @@ static void hold_inner(struct group *g, const struct tile_stmt *body) {
     }
 }
 
-// A view is of memory that threads have in common, or of the kernel's.
+// Places a view: in shared memory, with the memory that it is a view of, or as the kernel says if that is the
+// kernel's memory.
 static void hold_view(struct group *g, const struct tile_buffer *b) {
     const struct tile_buffer *memory = tile_memory_of(b);
     bool is_here = memory->id < g->buffers && memory->parameter < 0 && g->of[memory->id].how != HELD_AS_IS;

@@ -1,26 +1,27 @@
-// fuse.c - maps over the same points, consecutive, as one: what the first has computed is not loaded again,
-// and not stored where nobody else reads it. For targets whose blocks are loops of one thread.
+// fuse.c - fuses consecutive maps over the same points: what the first has computed is not loaded again, and
+// not stored if nothing else reads it. For targets whose blocks are loops of one thread.
 
 #include "pass/pass.h"
 
-// Nodes of a formula that may be computed twice; most stores of a map.
+// SHORT: formulas with fewer nodes may be computed twice. STORES: maps with as many stores are not fused.
 enum { SHORT = 6, STORES = 16 };
 
 // What becomes of a store of the first map.
 enum fate {
-    STAYS,    // the second loads what it has stored
-    REPEATED, // and its value stands in the second too
-    MOVED,    // only there: nobody else reads what it stores
+    STAYS,    // the second map loads what it has stored
+    REPEATED, // the second map computes the value again
+    MOVED,    // the second map computes the value, and nothing else reads it
 };
 
 // Renaming --------------------------------------------------------------------------------------------------
 
-// e with the names of one map instead of another's, and with values instead of loads of what was stored.
+// Rewrites expressions of one map with the names of another, and with the values that it stored in place of
+// loads.
 struct renaming {
     const struct tile_stmt *to, *from; // maps
     const struct tile_stmt *stored;    // stores of `to`; NULL: loads stay
-    const enum fate *fate;             // of each
-    expr *memo;                        // by id, of expressions before it
+    const enum fate *fate;             // of each store
+    expr *memo;                        // by id of an expression: its replacement
     int ids;
 };
 
@@ -61,12 +62,13 @@ static bool have_same_points(const struct tile_stmt *a, const struct tile_stmt *
     return same;
 }
 
-// An access under the names of the first map: every point has an element of its own.
+// An access, in the names of the first map.
 struct access {
     const struct tile_buffer *buffer;
     expr index[TILE_DIMS];
 };
 
+// Returns whether every point of a map has an element of its own.
 static bool is_of_one_point(const struct access *a, const struct tile_stmt *map) {
     for (int i = 0; i < map->indices; i++) {
         bool found = false;
@@ -103,7 +105,8 @@ static void check_loads(struct accesses *a, expr e) {
         check_loads(a, tile_operand(e, i));
 }
 
-// Formulas of one map are small trees here: rows are not lowered yet.
+// Returns whether all accesses of a map to the memory of the wanted access are that one. Formulas are small
+// trees here, because functions are not lowered yet.
 static bool all_are(const struct access *wanted, const struct tile_stmt *map, struct renaming *r) {
     struct accesses a = {r, wanted, true};
     for (const struct tile_stmt *s = map->body; s && a.good; s = s->next) {
@@ -123,7 +126,7 @@ static bool store_the_same(const struct tile_stmt *first, const struct tile_stmt
     return false;
 }
 
-// Whatever one of the maps stores, both touch at the same point only.
+// Returns whether two maps can be fused: whatever one of them stores, both touch at the same point only.
 static bool can_fuse(const struct tile_stmt *first, const struct tile_stmt *second, struct renaming *r) {
     if (store_the_same(first, second))
         return false;
@@ -142,7 +145,8 @@ static bool can_fuse(const struct tile_stmt *first, const struct tile_stmt *seco
 
 // Doing it --------------------------------------------------------------------------------------------------
 
-// Formulas look at the stores of the first map only as long as the second's are not among them.
+// Appends the statements of the second map to the first. They are renamed before they are linked, because
+// renaming looks at the stores of the first map.
 static bool append_renamed(struct renaming *r, struct tile_stmt *first, struct tile_stmt *second) {
     struct tile_stmt **tail = &first->body;
     while (*tail)
@@ -161,7 +165,8 @@ static bool append_renamed(struct renaming *r, struct tile_stmt *first, struct t
 
 // Who else reads --------------------------------------------------------------------------------------------
 
-// What a map stores in memory of this round of the block, and nothing behind the next map reads.
+// Returns whether a store writes memory that is allocated in this list and that nothing after the next map
+// reads.
 static bool is_last_seen(const struct tile_stmt *list, const struct tile_stmt *store,
                          const struct tile_stmt *next) {
     const struct tile_buffer *memory = tile_memory_of(store->buffer);
@@ -175,8 +180,8 @@ static int nodes_of(expr e) {
     return count;
 }
 
-// Whether the formula loads memory that one of the stores, or one but `but`, changes: it would be another
-// value later.
+// Returns whether a formula loads memory that one of the stores, other than `but`, changes: it would have
+// another value later.
 static bool is_changed(const struct tile_stmt *stores, expr value, const struct tile_stmt *but) {
     for (const struct tile_stmt *s = stores; s; s = s->next)
         if (s != but && pass_loads(value, tile_memory_of(s->buffer)))
@@ -184,7 +189,7 @@ static bool is_changed(const struct tile_stmt *stores, expr value, const struct 
     return false;
 }
 
-// Whether another statement of the map uses the memory.
+// Returns whether another statement of the map uses the memory of a store.
 static bool is_shared(const struct tile_stmt *stores, const struct tile_stmt *store) {
     for (const struct tile_stmt *s = stores; s; s = s->next) {
         const struct tile_buffer *memory = tile_memory_of(store->buffer);

@@ -1,9 +1,10 @@
-// halves.c - numbers of 64 bits as two of 32, for targets whose commands take no more: integers and f64 as
-// words of u32, complex numbers as two floats.
+// halves.c - replaces each number of 64 bits by two of 32 bits, for targets whose commands take no wider
+// ones: integers and f64 become two words of u32, complex numbers two floats.
 //
-// A tile of such numbers becomes two tiles; device memory, and memory that other types see too, gets one more
-// axis of two elements. Places in arrays stay as they are: what an index or a bound needs of such numbers is
-// their lower word, with its sign. Elements that the control program asks for are whole.
+// A tile of such numbers becomes two tiles; device memory, and memory that views of other types use too, gets
+// one more axis of two elements. A *place* is an integer that indices or bounds are computed from. Places
+// keep their type: a map computes them from lower words, with their sign, and the control program from whole
+// elements.
 
 #include "pass/halves.h"
 
@@ -13,25 +14,25 @@
 static const struct tile_type u32 = {TILE_UINT, 32, 1}, f32 = {TILE_FLOAT, 32, 1}, i64 = {TILE_INT, 64, 1},
                               u64 = {TILE_UINT, 64, 1};
 
-// What a buffer of such numbers became: two tiles, or one whose last axis is that of both halves.
+// The replacement of a buffer of such numbers: two tiles, or one buffer whose last axis has both halves.
 struct halves_buffer {
     const struct tile_buffer *half[2], *pairs;
 };
 
 struct halves_memo {
-    int words_in, narrow_in, place_in; // the statement of which it is known
+    int words_in, narrow_in, place_in; // the number of the statement for which each is known
     struct half_words words;
     expr narrow, place;
 };
 
 struct halves {
     struct halves_buffer *of;           // by id of the buffer
-    bool *is_shared;                    // by id of the memory: views of several types share it
-    const struct tile_name *(*name)[2]; // by id of the name: the variables that it became
+    bool *is_shared;                    // by id of the memory: it has views of several types
+    const struct tile_name *(*name)[2]; // by id of the name: the two variables that replace it
     int buffers, names;
     struct halves_memo *memo; // by id of the expression
     int cap, statement;
-    int maps; // that the statement is in
+    int maps; // around the current statement
     bool failed;
 };
 
@@ -52,7 +53,7 @@ static void *fail(struct halves *h, expr e) {
                      tile_current()->name, tile_op_name(e->op), tile_type_name(e->type));
 }
 
-static bool is_whole(struct tile_type type) { // two words
+static bool is_whole(struct tile_type type) { // it has two words
     return halves_is_wide(type) && !tile_type_is_complex(type);
 }
 
@@ -84,7 +85,7 @@ static bool is_split_local(expr e, const void *data) {
     return e->op == TILE_LOCAL && is_split(data, e->name);
 }
 
-static bool is_open(expr e, const void *data) { // its range is not known, and it is no place
+static bool is_open(expr e, const void *data) { // it may be any number of 64 bits, and is no place
     bool is_any = e->op == TILE_LOCAL && e->name->high == INT64_MAX;
     return is_source(e, data) || is_any || e->op == TILE_SCALAR;
 }
@@ -99,8 +100,7 @@ static bool fits(expr e) {
     return r.low >= INT32_MIN && r.high <= INT32_MAX && !pass_any(e, is_wide_load, NULL);
 }
 
-// Whether an operand of an op that gives something narrower is more than a place, which is counted in 32
-// bits.
+// Returns whether an operand, of an op with a narrower result, may need more than 32 bits, unlike a place.
 static bool needs_words(const struct halves *h, expr e, bool is_compared) {
     if (is_f64(e->type))
         return true;
@@ -125,7 +125,7 @@ static expr any_in(void *data, expr e) {
     return any_of(data, e);
 }
 
-// A half of an element.
+// Loads one half of an element.
 static expr load_half(struct halves *h, expr e, int half) {
     const struct halves_buffer *of = &h->of[e->buffer->id];
     expr index[TILE_DIMS], mask = NULL, other = NULL;
@@ -158,7 +158,7 @@ static struct half_words local_words(struct halves *h, expr e) {
     return (struct half_words){box_local_value(name[0]), box_local_value(name[1])};
 }
 
-// Of a number that the control program has, or of a place.
+// Returns the words of a number of the control program, or of a place.
 static struct half_words words_of_place(struct halves *h, expr e) {
     expr x = place_of(h, e), low = x ? tile_cast(u32, x) : NULL;
     if (x && e->op == TILE_INDEX)
@@ -166,7 +166,7 @@ static struct half_words words_of_place(struct halves *h, expr e) {
     return (struct half_words){low, x ? tile_cast(u32, SHR(x, tile_const_int(x->type, 32))) : NULL};
 }
 
-// Of a number that 32 bits hold.
+// Returns the words of a number that fits into 32 bits.
 static struct half_words words_of_small(struct halves *h, expr e) {
     expr x = place_of(h, e), low = x ? TO_I32(x) : NULL;
     return (struct half_words){AS_U32(low),
@@ -247,7 +247,7 @@ static struct half_words make_words(struct halves *h, expr e) {
     return is_f64(e->type) ? words_of_float(h, e) : words_of_integer(h, e);
 }
 
-// Both words of a number of 64 bits.
+// Returns both words of a number of 64 bits.
 static struct half_words words_of(struct halves *h, expr e) {
     struct halves_memo *memo = e && !tile_current()->failed ? memo_of(h, e) : NULL;
     if (!memo)
@@ -262,7 +262,7 @@ static struct half_words words_of(struct halves *h, expr e) {
     return made;
 }
 
-// A comparison, or a conversion to something narrower.
+// Returns a comparison, or a conversion to a narrower type, computed from words.
 static expr from_words(struct halves *h, expr e) {
     expr x = e->arg[0];
     struct tile_type type = x->type;
@@ -313,7 +313,7 @@ static expr make_narrow(struct halves *h, expr e) {
     return is_of_wide ? from_words(h, e) : pass_rebuild(e, any_in, h);
 }
 
-// Anything that has no 64 bits, or is complex: of floats in the end.
+// Rewrites an expression of fewer than 64 bits, or a complex one, which becomes one of floats.
 static expr narrow_of(struct halves *h, expr e) {
     struct halves_memo *memo = e && !tile_current()->failed ? memo_of(h, e) : NULL;
     if (!memo)
@@ -328,7 +328,7 @@ static expr narrow_of(struct halves *h, expr e) {
     return made;
 }
 
-// A place, from both words of a number: the control program has all of it, maps the lower word.
+// Returns a place, from both words of a number: the control program computes all of it, a map the lower word.
 static expr joined(struct halves *h, struct tile_type type, struct half_words w) {
     if (!w.low || !w.high)
         return NULL;
@@ -337,7 +337,7 @@ static expr joined(struct halves *h, struct tile_type type, struct half_words w)
     return OR(SHL(tile_cast(type, w.high), tile_const_int(type, 32)), tile_cast(type, w.low));
 }
 
-static bool is_kept(const struct halves *h, expr e) { // device memory, of which a place is read as it is
+static bool is_kept(const struct halves *h, expr e) { // in device memory, from which a place is read as it is
     const struct tile_buffer *memory = tile_memory_of(e->buffer);
     bool is_far = memory->parameter >= 0 || memory->memory == TILE_GLOBAL;
     return is_far && !e->buffer->base && !h->is_shared[memory->id];
@@ -371,7 +371,7 @@ static expr place_of(struct halves *h, expr e) {
 
 // Statements ------------------------------------------------------------------------------------------------
 
-// Strides of the same memory in halves.
+// Returns the strides of the same memory, counted in halves.
 static expr *strides_of_pairs(const struct tile_buffer *b) {
     struct tile_kernel *kernel = tile_current();
     expr *stride = kernel ? arena_alloc(&kernel->arena, sizeof *stride * (size_t)(b->ndim + 1)) : NULL;
@@ -382,7 +382,7 @@ static expr *strides_of_pairs(const struct tile_buffer *b) {
     return stride;
 }
 
-// Memory with one more axis, of two halves. base: what it is a view of; NULL: it is new.
+// Returns a buffer with one more axis, of two halves. It is a view of `base`, or new if `base` is NULL.
 static struct tile_buffer *with_axis(struct halves *h, const struct tile_buffer *b,
                                      const struct tile_buffer *base) {
     expr shape[TILE_DIMS];
@@ -416,7 +416,7 @@ static bool is_far(const struct tile_buffer *b) {
     return b->parameter >= 0 || b->memory == TILE_GLOBAL;
 }
 
-// A view of what has become two tiles, or of memory in halves, or of both words of something else.
+// Emits a view, whose base may have become two tiles or a buffer with an axis for both words or parts.
 static void view(struct halves *h, const struct tile_stmt *s) {
     const struct tile_buffer *b = s->buffer, *base = b->base;
     struct halves_buffer *under = &h->of[base->id], *of = &h->of[b->id];
@@ -459,7 +459,7 @@ static bool reads_local(expr e, const void *name) {
     return e->op == TILE_LOCAL && e->name == name;
 }
 
-// Both parts of a value to be kept.
+// Sets part[0] and part[1] to the halves of a value. Returns false if that fails.
 static bool parts_of(struct halves *h, struct tile_type type, expr value, expr *part) {
     if (tile_type_is_complex(type)) {
         expr e = narrow_of(h, value);
@@ -473,7 +473,7 @@ static bool parts_of(struct halves *h, struct tile_type type, expr value, expr *
     return part[0] && part[1];
 }
 
-// The second part in a variable, where the first is written into what it reads.
+// Assigns a half to a variable, because storing the other half may change what it is computed from.
 static expr kept(struct tile_type type, expr e) {
     const struct tile_name *name = box_local("half", half_type(type));
     tile_assign(name, e);
@@ -516,7 +516,7 @@ static void assign(struct halves *h, const struct tile_stmt *s) {
     tile_assign(name[1], part[1]);
 }
 
-// A part of an element, at a place with room for one more index.
+// Emits the atomic of one half of an element. `index` has room for one more index.
 static void atomic_half(const struct halves *h, const struct tile_stmt *s, int half, expr *index, expr mask,
                         expr value, const struct tile_name *old) {
     const struct halves_buffer *of = &h->of[s->buffer->id];
@@ -538,7 +538,7 @@ static bool has_atomic(const struct tile_stmt *s) {
     return !is_f64(s->buffer->type) && (s->combine == TILE_ADD || is_bits);
 }
 
-// Two of 32 bits: of a sum, the second takes the carry of the first.
+// Emits an atomic as two of 32 bits. In an addition, the upper half adds the carry of the lower one.
 static void atomic(struct halves *h, const struct tile_stmt *s) {
     struct tile_type type = half_type(s->buffer->type);
     const struct tile_name *old[2];
@@ -615,7 +615,7 @@ static bool has_wide_tiles(const struct tile_stmt *body) {
     return found;
 }
 
-// Integers that places are made of.
+// The variables that places are computed from.
 struct places {
     bool *is_place; // by id of the name
     int names;
@@ -637,7 +637,8 @@ static bool mark_load(expr e, const void *data) {
     return false;
 }
 
-// All but values and masks are places, and so is what is assigned to a variable of one.
+// Marks the variables in all expressions except values and masks, in indices of loads, and in values that are
+// assigned to a marked variable.
 static void mark_places(struct places *p, const struct tile_stmt *body) {
     for (const struct tile_stmt *s = body; s; s = s->next) {
         expr list[TILE_STMT_EXPRS];
@@ -651,8 +652,8 @@ static void mark_places(struct places *p, const struct tile_stmt *body) {
     }
 }
 
-// Variables of maps that are no places, and those that are no integers, are split; those of the control
-// program are whole.
+// Splits the variables of maps that are no places, and all variables that are no integers. Other variables
+// stay whole.
 static void split_names(struct halves *h, const struct places *p, const struct tile_stmt *body,
                         bool is_in_map) {
     for (const struct tile_stmt *s = body; s; s = s->next) {
@@ -682,7 +683,7 @@ static bool find_names(struct halves *h, const struct tile_kernel *kernel) {
     return good;
 }
 
-// Memory that is seen as numbers of 64 bits and as others.
+// Marks memory that is accessed both as numbers of 64 bits and as others.
 static void find_shared(struct halves *h, const struct tile_stmt *body) {
     for (const struct tile_stmt *s = body; s; s = s->next) {
         const struct tile_buffer *b = s->kind == TILE_ALLOC && s->buffer->base ? s->buffer : NULL;

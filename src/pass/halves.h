@@ -1,5 +1,5 @@
-// halves.h - numbers of 64 bits as two of 32, for targets whose commands take no more. Between the files of
-// pass/ only.
+// halves.h - numbers of 64 bits as two of 32 bits, for targets whose commands take no wider ones. Shared by
+// files of pass/ only.
 
 #ifndef HALVES_H
 #define HALVES_H
@@ -10,7 +10,7 @@ static inline bool halves_is_wide(struct tile_type type) {
     return type.bits == 64 && type.lanes == 1;
 }
 
-// A number of 64 bits: both words are u32; what is no word is one of its parts.
+// The words of a number of 64 bits, as u32; or the parts of a complex number, as f32.
 struct half_words {
     expr low, high; // NULL after an error
 };
@@ -19,8 +19,8 @@ struct half_words {
 
 // Returns the words of a constant.
 struct half_words halves_of_bits(uint64_t bits);
-// Returns the result of an op on words; {NULL} without an error if it has no such form. A comparison is in
-// `low`.
+// Returns the result of an op on words; {NULL}, without an error, if the op cannot be computed from them. The
+// result of a comparison is in `low`.
 struct half_words halves_integer(enum tile_op op, struct tile_type type, struct half_words a,
                                  struct half_words b);
 // Returns the words of a where the test is true, else those of b.
@@ -34,7 +34,7 @@ expr halves_to_f32(struct tile_type type, struct half_words a);
 
 // halves_float.c: f64 by IEEE's rules, in terms of u64 ------------------------------------------------------
 
-// Returns the result of an op on operands of f64; NULL, without an error, if it has no such form.
+// Returns the result of an op on operands of f64; NULL, without an error, if this file does not implement it.
 expr halves_float(enum tile_op op, expr a, expr b);
 // Returns the f64 of an f32; subnormal numbers become 0.
 expr halves_float_from_f32(expr e);

@@ -1,9 +1,9 @@
-// halves_float.c - arithmetic of f64 by that of u64, as IEEE 754 has it: rounded to the nearest, the even one
-// of two, subnormal numbers included.
+// halves_float.c - arithmetic of f64 by that of u64, according to IEEE 754: rounded to the nearest, ties to
+// even, with subnormal numbers.
 //
-// A sum or product is made as a number m * 2^(e - 1078) whose last bit says whether anything was lost, of 57
-// bits at most, and rounded once at the end. A quotient is five digits of 11 bits. Which NaN comes out is not
-// defined.
+// A sum or product is computed as m * 2^(e - 1078), with an m of at most 57 bits whose last bit says whether
+// anything was lost, and rounded once at the end. A quotient has five digits of 11 bits. Which NaN results is
+// not defined.
 
 #include "pass/halves.h"
 
@@ -40,26 +40,27 @@ static expr truth(expr test) { // as u64
     return SELECT(test, U64(1), U64(0));
 }
 
-// By a number of bits from 0 on, an i32; what is lost stays in the last bit.
+// Shifts right by an i32 that is not negative; the last bit becomes 1 if any bit is lost.
 static expr shift_right_sticky(expr m, expr by) {
     expr count = wide(AS_U32(MIN(by, I32(63)))), kept = SHR(m, count);
     return OR(kept, truth(NE(SHL(kept, count), m)));
 }
 
-// The number of the highest bit of a word below 2^31, -127 of 0: as the exponent of a float, not rounded up
-// to the next power of two.
+// Returns the number of the highest bit of a word below 2^31; -127 for 0. This is the exponent of the word as
+// a float. Clearing each bit that follows a set one keeps the conversion from rounding up to the next power
+// of two.
 static expr top_of_word(expr word) {
     expr odd = AND(word, NOT(SHR(word, U32(1))));
     return SUB(AS_I32(SHR(AS_U32(TO_F32(AS_I32(odd))), U32(23))), I32(127));
 }
 
-// The same of less than 2^59.
+// Does the same for a number below 2^59.
 static expr top_bit(expr m) {
     expr high = low_word(SHR(m, U64(28))), low = AND(low_word(m), U32((1u << 28) - 1));
     return SELECT(NE(high, U32(0)), ADD(top_of_word(high), I32(28)), top_of_word(low));
 }
 
-// m * 2^(e - 1078) with a sign, rounded: m of at most 58 bits, e an i32.
+// Returns m * 2^(e - 1078) with a sign, rounded. m has at most 58 bits; e is an i32.
 static expr rounded(expr sign, expr e, expr m) {
     expr by = SUB(top_bit(m), I32(55)), exponent = ADD(e, by), less = MAX(SUB(I32(1), exponent), I32(0));
     by = ADD(by, less);
@@ -74,7 +75,8 @@ static expr rounded(expr sign, expr e, expr m) {
     return OR(sign, SELECT(EQ(m, U64(0)), U64(0), bits));
 }
 
-// The exponent, 1 of a subnormal number, and the bits in front of and behind the point.
+// The parts of a number: its bits without the sign are `size`; the exponent of a subnormal number is 1; the
+// fraction has the hidden bit.
 struct parts {
     expr bits, size, sign, exponent, fraction;
 };
@@ -88,7 +90,8 @@ static struct parts parts_of(expr bits) {
     return p;
 }
 
-// The same with 53 bits, whatever it was.
+// Returns the parts of a number with a fraction of 53 bits, which subnormal numbers get by a smaller
+// exponent.
 static struct parts normal_parts(expr bits) {
     struct parts p = parts_of(bits);
     expr by = MAX(SUB(I32(52), top_bit(p.fraction)), I32(0));
@@ -113,7 +116,7 @@ static expr add(expr a, expr b) {
     return as_float(SELECT(GE(x.size, U64(infinity)), special, rounded(sign, x.exponent, sum)));
 }
 
-// The upper 64 bits of a product; *is_rest: whether there are others.
+// Returns the upper 64 bits of a product; sets *is_rest to whether any lower bit is 1.
 static expr high_product(expr a, expr b, expr *is_rest) {
     expr a0 = wide(low_word(a)), a1 = wide(high_word(a)), b0 = wide(low_word(b)), b1 = wide(high_word(b));
     expr p = MUL(a0, b0), q = MUL(a0, b1), r = MUL(a1, b0);
@@ -135,7 +138,8 @@ static expr multiply(expr a, expr b) {
     return as_float(SELECT(is_none, quiet_nan(), product));
 }
 
-// Digits of 11 bits, as f32 estimates them: one too many or too few at most. *rest: what is left.
+// Returns a quotient as digits of 11 bits. Each is estimated in f32, which is off by one at most, and
+// corrected. Sets *rest to what is left.
 static expr quotient_of(expr a, expr b, expr *rest) {
     enum { DIGITS = 5, BITS = 11 };
     expr is_first = GE(a, b), left = SELECT(is_first, SUB(a, b), a), quotient = truth(is_first);
@@ -169,15 +173,16 @@ static expr divide(expr a, expr b) {
     return as_float(SELECT(is_none, quiet_nan(), quotient));
 }
 
-// The root of x, of 53 or 54 bits, times 2^26, from one that is off by one at most: what its square lacks
-// decides.
+// Corrects y, a root of x * 2^52 that is off by one at most: compares x * 2^52 - y^2 with y and -y. x has 53
+// or 54 bits.
 static expr rounded_root(expr x, expr y) {
     expr left = AS_I64(SUB(SHL(x, U64(52)), MUL(y, y))), one = U64(1);
     expr down = SELECT(LE(left, NEG(AS_I64(y))), SUB(y, one), y);
     return SELECT(GT(left, AS_I64(y)), ADD(y, one), down);
 }
 
-// Newton's method from the root of f32: of a fraction from 1 to 4, times a power of two.
+// Computes a root by Newton's method, from the root in f32: that of a fraction from 1 to 4, times a power of
+// two.
 static expr root(expr x) {
     struct parts p = normal_parts(AS_U64(x));
     expr half = SHR(SUB(p.exponent, I32(1023)), I32(1)), odd = AND(SUB(p.exponent, I32(1023)), I32(1));
@@ -186,7 +191,7 @@ static expr root(expr x) {
     expr y = TO_F64(tile_unary(TILE_SQRT, TO_F32(scaled)));
     for (int i = 0; i < 2; i++)
         y = MUL(ADD(y, DIV(scaled, y)), F64(0.5));
-    y = MIN(y, F64(0x1.fffffffffffffp0)); // that of almost 4 was rounded to 2
+    y = MIN(y, F64(0x1.fffffffffffffp0)); // the root of almost 4 was rounded to 2
     expr whole = OR(AND(AS_U64(y), U64(hidden_bit - 1)), U64(hidden_bit));
     whole = rounded_root(SHL(p.fraction, wide(AS_U32(odd))), whole);
     expr found = ADD(SUB(whole, U64(hidden_bit)), SHL(AS_U64(TO_I64(ADD(half, I32(1023)))), U64(52)));
@@ -233,7 +238,7 @@ static expr extreme(enum tile_op op, expr a, expr b) {
 
 static expr truncated(expr x) {
     struct parts p = parts_of(AS_U64(x));
-    expr behind = SUB(I32(1075), p.exponent); // bits behind the point
+    expr behind = SUB(I32(1075), p.exponent); // bits after the point
     expr mask = SHL(U64(UINT64_MAX), wide(AS_U32(MAX(behind, I32(0)))));
     expr kept = SELECT(GT(behind, I32(52)), p.sign, AND(p.bits, mask));
     return as_float(SELECT(GT(behind, I32(0)), kept, p.bits));
@@ -245,7 +250,7 @@ static expr stepped(enum tile_op op, expr x) {
     return SELECT(is_off, next, t);
 }
 
-// Added to 2^52 there are no bits behind the point.
+// Rounds to the nearest integer: numbers from 2^52 on have no bits after the point.
 static expr nearest(expr x) {
     expr bits = AS_U64(x), size = as_float(size_bits(bits)), large = F64(0x1p52);
     expr near = OR(AS_U64(SUB(ADD(size, large), large)), AND(bits, U64(sign_bit)));
@@ -276,7 +281,7 @@ expr halves_float(enum tile_op op, expr a, expr b) {
 
 // Conversions -----------------------------------------------------------------------------------------------
 
-// Every f32 is an f64; the chip has no subnormal ones.
+// Every f32 is an f64. The chip has no subnormal f32.
 expr halves_float_from_f32(expr e) {
     expr bits = AS_U32(e), size = AND(bits, U32(0x7fffffff)), sign = AND(bits, U32(0x80000000));
     expr number = ADD(SHL(wide(size), U64(29)), U64(UINT64_C(896) << 52));
@@ -303,7 +308,6 @@ expr halves_float_from_integer(expr e) {
     return as_float(rounded(sign, SELECT(is_large, I32(1086), I32(1078)), m));
 }
 
-// Truncated, within the bounds of the type; NaN is 0.
 expr halves_float_to_integer(struct tile_type type, expr e) {
     bool is_signed = type.kind == TILE_INT;
     struct parts p = parts_of(AS_U64(e));

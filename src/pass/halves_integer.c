@@ -1,7 +1,7 @@
-// halves_integer.c - integers of 64 bits as two words of 32: sums with carries, products of parts of words,
-// and quotients by estimates.
+// halves_integer.c - integers of 64 bits as two words of 32: sums with carries, products of half words, and
+// quotients by estimates.
 //
-// Everything is exact and wraps around as integers of 64 bits do.
+// All results are exact, and wrap around as integers of 64 bits do.
 
 #include "pass/halves.h"
 
@@ -56,7 +56,7 @@ static struct half_words size_of(struct half_words a) {
 
 // Products --------------------------------------------------------------------------------------------------
 
-// Of two words: both words of the product.
+// Returns both words of the product of two words.
 static struct half_words wide_product(expr a, expr b) {
     expr mask = U32(0xffff), half = U32(16);
     expr a0 = AND(a, mask), a1 = SHR(a, half), b0 = AND(b, mask), b1 = SHR(b, half);
@@ -97,7 +97,8 @@ static expr compare(enum tile_op op, struct tile_type type, struct half_words a,
 
 // Shifts ----------------------------------------------------------------------------------------------------
 
-// A word that is shifted by 32 or more, or by less than 0, is 0; so each word may be shifted both ways.
+// A word that is shifted by 32 or more, or by a negative count, is 0. So the bits that move to the other word
+// are combined from a left and a right shift, of which one is 0.
 static struct half_words shift_left(struct half_words a, expr by) {
     expr over = OR(SHR(a.low, SUB(U32(32), by)), SHL(a.low, SUB(by, U32(32))));
     return words(SHL(a.low, by), OR(SHL(a.high, by), over));
@@ -111,7 +112,7 @@ static struct half_words shift_right(struct tile_type type, struct half_words a,
     return words(SELECT(LT(by, U32(32)), near, far), AS_U32(SHR(high, AS_I32(by))));
 }
 
-// By 64 or more, or by less than 0: as by 64.
+// Returns the count of a shift. Counts above 64, and negative ones, become 64.
 static expr shift_count(struct half_words b) {
     if (b.low && b.low->op == TILE_CONST && is_number(b.high, 0))
         return b.low->bits < 64 ? b.low : U32(64);
@@ -131,7 +132,7 @@ struct half_words halves_from_narrow(expr e) {
     return words(AS_U32(x), AS_U32(SHR(x, I32(31))));
 }
 
-// Of whole numbers from 0 to less than 2^64: no more than 24 bits are not 0.
+// Returns the words of a whole float from 0 to below 2^64, which has at most 24 bits other than 0.
 static struct half_words from_size(expr size) {
     expr high = FLOOR(MUL(size, F32(0x1p-32))), low = SUB(size, MUL(high, F32(0x1p32)));
     expr top = FLOOR(MUL(low, F32(0x1p-16))), rest = SUB(low, MUL(top, F32(0x1p16)));
@@ -152,8 +153,8 @@ struct half_words halves_from_f32(struct tile_type type, expr e) {
     return halves_select(is_signed ? LE(e, F32(-0x1p63)) : is_below, least, found);
 }
 
-// The number of the highest bit of a word below 2^31: as the exponent of a float that is not rounded up to
-// the next power of two.
+// Returns the number of the highest bit of a word below 2^31. This is the exponent of the word as a float.
+// Clearing each bit that follows a set one keeps the conversion from rounding up to the next power of two.
 static expr top_bit(expr word) {
     expr odd = AND(word, NOT(SHR(word, U32(1))));
     return SUB(SHR(AS_U32(TO_F32(AS_I32(odd))), U32(23)), U32(127));
@@ -163,7 +164,8 @@ static expr top_bit_of_any(expr word) {
     return SELECT(LT(AS_I32(word), I32(0)), U32(31), top_bit(word));
 }
 
-// The upper 31 bits, of which the last is 1 if there was more, times a power of two.
+// Returns an unsigned number as f32: its upper 31 bits, the last of which is 1 if any lower bit was, times a
+// power of two.
 static expr size_to_f32(struct half_words a) {
     expr top = SELECT(NE(a.high, U32(0)), ADD(top_bit_of_any(a.high), U32(32)), top_bit_of_any(a.low));
     expr by = SELECT(LT(AS_I32(top), I32(30)), U32(0), SUB(top, U32(30)));
@@ -182,8 +184,8 @@ expr halves_to_f32(struct tile_type type, struct half_words a) {
 
 // Quotients -------------------------------------------------------------------------------------------------
 
-// Of numbers without sign. What is left is divided as f32, by quotients that are never too large, and is
-// 2^-19 of itself after each turn.
+// Divides unsigned numbers. Each turn divides the rest as f32, by a quotient that is never too large, and
+// leaves 2^-19 of it.
 static struct half_words divide_sizes(struct half_words a, struct half_words b, struct half_words *rest) {
     const struct tile_type type = {TILE_UINT, 64, 1};
     enum { TURNS = 4 };
@@ -210,7 +212,7 @@ static struct half_words by_power(enum tile_op op, struct tile_type type, struct
     return words(AND(a.low, mask.low), AND(a.high, mask.high));
 }
 
-// Rounded down; x // 0 is 0, and x % 0 is x.
+// Divides, rounded down; x // 0 is 0, and x % 0 is x.
 static struct half_words divide(enum tile_op op, struct tile_type type, struct half_words a,
                                 struct half_words b) {
     bool is_signed = type.kind == TILE_INT, is_known = b.low->op == TILE_CONST && b.high->op == TILE_CONST;

@@ -1,5 +1,5 @@
-// lanes.c - tile statements as commands, for chips whose memory is lanes: how tiles lie there, and the
-// statements of a block.
+// lanes.c - generates commands from tile statements, for chips whose memory is divided into lanes: layouts of
+// tiles, indices, and the statements of a block.
 
 #include "pass/lanes.h"
 
@@ -96,7 +96,7 @@ static int64_t size_of_lane(const struct tile_buffer *b, int axis) {
     return pass_number(b->shape[axis]);
 }
 
-// The bytes of the axes of a tile after axis `from`; -1: they are not known.
+// Returns the bytes of the axes of a tile after axis `from`; -1: they are not known.
 static int64_t bytes_after(const struct tile_buffer *b, int from) {
     int64_t count = pass_product(b->ndim - 1 - from, b->shape + from + 1);
     return count < 0 ? -1 : count * tile_type_bytes(lanes_type(b->type));
@@ -111,7 +111,8 @@ int lanes_view_axis(const struct tile_buffer *view, int lane) {
     return -1;
 }
 
-// A view lies as what it is a view of: the axis across the lanes has to be one of its own.
+// Sets *out to the layout of a view, which is that of its base. The axis across the lanes has to be an axis
+// of the view too.
 static bool tile_of_view(struct lanes *l, const struct tile_buffer *b, struct lane_tile *out) {
     const struct tile_buffer *base = b->base;
     struct lane_tile under;
@@ -140,8 +141,7 @@ static bool tile_of_view(struct lanes *l, const struct tile_buffer *b, struct la
     return true;
 }
 
-// Axes from the last on are w, c and n; of four axes all have one. One axis is w, or c where statements want
-// it so.
+// The dimension of each axis, by the number of axes. A single axis is w, or c if is_column is set.
 static const int order[5][4] = {
     {0}, {LANE_W}, {LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_W}, {LANE_N, LANE_C, LANE_H, LANE_W}};
 
@@ -180,9 +180,10 @@ bool lanes_tile(struct lanes *l, const struct tile_buffer *b, struct lane_tile *
 
 // Points ----------------------------------------------------------------------------------------------------
 
-enum { CHUNK = 1024, MOST_POINTS = 65535 }; // points along w where there are too many; what a command takes
+enum { CHUNK = 1024, MOST_POINTS = 65535 }; // points per piece along w; per dimension of a command
 
-// One variable of the points, along a dimension. Where there are too many, a loop goes over pieces.
+// Adds a variable to the points, along a dimension. If it has too many points, opens a loop over pieces of
+// it.
 static bool open_axis(struct lanes *l, struct lane_space *s, const struct tile_name *name, expr extent,
                       int dim, expr *value) {
     struct lane_points *p = &s->points;
@@ -190,7 +191,7 @@ static bool open_axis(struct lanes *l, struct lane_space *s, const struct tile_n
     *value = tile_name_value(name, TILE_INDEX);
     bool is_known = pass_number(extent) >= 0, is_even = is_known && most % chunk == 0;
     if (most > MOST_POINTS || (name != l->whole && (is_known ? is_even && most > 2 * chunk : most > chunk))) {
-        struct tile_name *base = (struct tile_name *)name; // of which places in the lanes follow
+        struct tile_name *base = (struct tile_name *)name; // lanes_place tests its divisor
         base->divisor = chunk;
         base->high = is_even ? most - chunk : base->high;
         expr step = tile_const_int(name->type, chunk);
@@ -210,8 +211,8 @@ static bool open_axis(struct lanes *l, struct lane_space *s, const struct tile_n
     return name && p->size[dim];
 }
 
-// Of few points whose number is not known there is one batch and one line: so those of commands without
-// strides lie as ours do.
+// Returns whether a variable becomes a loop of the control program: there is no dimension left for it, or it
+// has more points along n or h than a command takes.
 static bool is_loop(int64_t most, int dim) {
     return dim < 0 || (most > MOST_POINTS && (dim == LANE_N || dim == LANE_H));
 }
@@ -248,8 +249,8 @@ bool lanes_open(struct lanes *l, int names, const struct tile_name *const *name,
     return true;
 }
 
-// The points of one variable across the lanes and along them: rows of so many, and what is left as a row of
-// its own.
+// Sets the points of one variable to `rows` rows across the lanes, each of `width` points along w. The first
+// point has the value `base` (NULL: 0).
 static bool open_rows(struct lane_space *s, expr rows, int64_t most_rows, expr width, int64_t most_width,
                       expr base, struct tile_type type) {
     struct lane_points *p = &s->points;
@@ -271,7 +272,7 @@ static bool open_rows(struct lane_space *s, expr rows, int64_t most_rows, expr w
     return s->value[0];
 }
 
-// A number of the control program that is computed here, within a range.
+// Assigns a value that is within a range to a new variable of the control program, and returns the variable.
 static expr computed(const char *prefix, expr value, int64_t low, int64_t high) {
     struct tile_name *name = (struct tile_name *)box_local(prefix, i64);
     if (!name)
@@ -440,7 +441,6 @@ bool lanes_index(struct lanes *l, const struct lane_points *p, const struct tile
                       b->text, axis);
 }
 
-// The stride of an axis of device memory, in elements.
 expr lanes_far_stride(const struct tile_buffer *b, int axis) {
     if (b->stride)
         return tile_cast(i64, b->stride[axis]);
@@ -450,7 +450,8 @@ expr lanes_far_stride(const struct tile_buffer *b, int axis) {
     return stride;
 }
 
-// The address of element `at` along the lanes: which lane it is in, and how far it is there.
+// Returns the address of element `at` along the axis across the lanes: which lane it is in, and its offset in
+// that lane. Addresses of adjacent lanes are 256 KiB apart.
 static expr lane_address(expr at, int64_t stride, struct tile_type type) {
     int64_t known = pass_number(at);
     if (known >= 0)
@@ -503,7 +504,7 @@ bool lanes_place(struct lanes *l, const struct lane_points *p, const struct tile
 
 // Control ---------------------------------------------------------------------------------------------------
 
-// An element of a buffer, read by the control program.
+// Reads an element of a buffer into a variable of the control program. Returns NULL if that fails.
 static expr read_element(struct lanes *l, expr e) {
     struct lane_points none = {.names = 0};
     struct lane_operand at;
@@ -529,7 +530,7 @@ static bool is_load(expr e, const void *data) {
     return e->op == TILE_LOAD;
 }
 
-// What a statement reads is read once in each of its blocks.
+// Reads an element for the control program, once per statement and block.
 static expr read_once(struct lanes *l, expr e) {
     const struct tile_frame *block = tile_current()->open;
     for (int i = 0; i < l->reads; i++)
@@ -541,10 +542,11 @@ static expr read_once(struct lanes *l, expr e) {
     return value;
 }
 
-// An expression whose loads are read, each of its nodes once.
+// The state of replacing the loads in an expression by variables that the control program reads, each node
+// once.
 struct reading {
     struct lanes *lanes;
-    expr *made; // by id
+    expr *made; // by id: their replacements
     int cap;
 };
 
@@ -629,8 +631,8 @@ static void search_map(struct lanes *l, const struct tile_stmt *map, const struc
     }
 }
 
-// A vector that stands for rows of a tile is across the lanes as they are: results of reductions, and what
-// maps of tiles read by row.
+// Marks the vectors with one element per row of a tile as spread across the lanes, because the rows are:
+// results of reductions, and vectors that maps of tiles read or store by row.
 static void search_block(struct lanes *l, const struct tile_stmt *body) {
     for (const struct tile_stmt *s = body; s; s = s->next) {
         const struct tile_buffer *from = s->region[0].buffer, *to = s->region[1].buffer;
@@ -643,7 +645,7 @@ static void search_block(struct lanes *l, const struct tile_stmt *body) {
     }
 }
 
-// Vectors that maps of one axis or copies use together lie alike.
+// Returns whether a node loads a vector that is spread across the lanes.
 static bool is_mixed(expr e, const void *data) {
     const struct lanes *l = data;
     return e->op == TILE_LOAD && e->buffer->ndim == 1 && lanes_is_local(e->buffer) &&
@@ -656,6 +658,8 @@ static bool spread(expr e, const void *data) {
     return false;
 }
 
+// Gives vectors that a copy or a map of one axis uses together the same layout. Returns whether that changed
+// any.
 static bool join_block(struct lanes *l, const struct tile_stmt *body) {
     bool changed = false;
     for (const struct tile_stmt *s = body; s; s = s->next) {
@@ -725,13 +729,13 @@ static void region(const char *function) {
     lanes_call(&(struct lane_call){0}, function);
 }
 
-// A loop whose copies run ahead begins with a wait: its turns are regions in which copies and commands
-// overlap.
+// Returns whether copies of a loop run ahead. Such a loop begins with a wait, and its iterations are parallel
+// regions, in which copies and commands overlap.
 static bool runs_ahead(const struct tile_stmt *s) {
     return s->kind == TILE_FOR && s->body && s->body->kind == TILE_WAIT;
 }
 
-// A turn of such a loop. Where it turns out that both engines touch one tile, it begins no region.
+// Generates an iteration of such a loop. It becomes no region if both engines may touch one tile.
 static void emit_region(struct lanes *l, const struct tile_stmt *body) {
     struct tile_stmt **begin = tile_current()->tail;
     bool was_mixed = l->is_mixed;
@@ -745,8 +749,8 @@ static void emit_region(struct lanes *l, const struct tile_stmt *body) {
     l->is_mixed = was_mixed;
 }
 
-// Whether the first statement that touches a tile, of those that follow its allocation, sets all of it: a
-// fill, or a copy as large as it.
+// Returns whether the first statement after an allocation that touches the tile sets all of it: a fill, or a
+// copy of the tile's size.
 static bool is_set_first(const struct tile_stmt *allocation) {
     const struct tile_stmt *s = allocation->next;
     while (s && !pass_touches(s, allocation->buffer))
@@ -759,7 +763,8 @@ static bool is_set_first(const struct tile_stmt *allocation) {
            (s->kind == TILE_FILL || (from->buffer != to->buffer && from->origin && !from->extent));
 }
 
-// What is stored in part is chosen from the new and the old, which has to be there.
+// Allocates a tile. If a statement stores only a part of it, fills it with 0 first, because such a store
+// reads the old elements.
 static void allocate(struct lanes *l, const struct tile_stmt *s) {
     tile_append(*s);
     if (lanes_is_local(s->buffer) && !s->buffer->base && l->is_partly[s->buffer->id] && !is_set_first(s))
@@ -802,7 +807,7 @@ static void emit_one(struct lanes *l, const struct tile_stmt *s) {
     case TILE_GEMM: lanes_gemm(l, s); return;
     case TILE_ALLOC: allocate(l, s); return;
     case TILE_WAIT:
-    case TILE_BARRIER: return; // commands follow each other; a region ends with all of its own
+    case TILE_BARRIER: return; // commands run in order; a region ends when all its commands have
     case TILE_STORE:
     case TILE_ATOMIC: lanes_store(l, s); return;
     case TILE_SHUFFLE:
@@ -814,7 +819,7 @@ static void emit_one(struct lanes *l, const struct tile_stmt *s) {
     expr end = s->kind == TILE_FOR ? lanes_control(l, s->extent[0]) : NULL;
     copy.loop = TILE_SERIAL;
     copy.extent = end ? &end : s->extent;
-    copy.cluster = copy.resident = 0; // there are no groups
+    copy.cluster = copy.resident = 0; // there are no workgroups
     copy.begin = lanes_control(l, s->begin);
     copy.step = lanes_control(l, s->step);
     copy.value = lanes_control(l, s->value);
@@ -841,7 +846,7 @@ static void emit_one(struct lanes *l, const struct tile_stmt *s) {
         emit_block(l, s->other);
     }
     tile_close();
-    if (s->kind == TILE_GRID && opened) // of how many cores its blocks are
+    if (s->kind == TILE_GRID && opened) // the number of cores that share its blocks
         opened->threads = l->is_alone ? 1 : l->target->lanes->cores;
 }
 
@@ -851,7 +856,8 @@ static void emit_stmt(struct lanes *l, const struct tile_stmt *s) {
     set_place(*begin, s->place);
 }
 
-// A map outside of grids is a grid: of so many points of one variable, for all cores.
+// Generates a map outside of grids as a grid over pieces of one variable, so that all cores share it. Returns
+// false for a map that is too small.
 static bool emit_as_grid(struct lanes *l, const struct tile_stmt *s) {
     enum { ROWS = 64, POINTS = 64 * 256 };
     const struct tile_name *name[TILE_DIMS];
@@ -888,7 +894,7 @@ static bool emit_as_grid(struct lanes *l, const struct tile_stmt *s) {
     return true;
 }
 
-// Outside of grids statements are blocks of their own.
+// Generates the statements of a kernel. A statement outside of grids is a block of its own.
 static void emit_kernel(struct lanes *l, const struct tile_stmt *body) {
     for (const struct tile_stmt *s = body; s && !tile_current()->failed; s = s->next) {
         l->at = s;

@@ -1,22 +1,21 @@
-// lanes_gather.c - loads at places that tiles hold.
+// lanes_gather.c - generates the commands of loads whose indices are in tiles.
 //
 //     map i in 64, j in 100 { t[i, j] = x[which[i], j] }
 //
-// is one command where x is in device memory, tpu_gdma_h_gather_S2L. It takes one index for each lane and
-// line, and gives a row for each; a row that is not there is 0. Where indices differ along w, each element is
-// a row. In the lanes columns of a tile are taken by tpu_bdc_batch_bcast_w_gather, of a tile that every lane
-// has its row of, or all have the same.
+// is one command, tpu_gdma_h_gather_S2L, if x is in device memory. The command takes one index per lane and
+// position along h, and copies one row for each; rows outside of x are 0. Where indices differ along w, each
+// row has one element. If x is in the lanes, tpu_bdc_batch_bcast_w_gather takes columns of a tile, of which
+// each lane has a row of its own, or all lanes have the same row.
 
 #include "pass/lanes.h"
 
 static const struct tile_type i32 = {TILE_INT, 32, 1};
 
-enum { MOST_ROWS = 65535 }; // of a table, that a command takes
+enum { MOST_ROWS = 65535 }; // of a table: the most that a command takes
 
 // Whether it may be done ------------------------------------------------------------------------------------
 
-// The dimensions of variables that an index has, as bits; all of them where a variable of the points is in
-// it.
+// Returns the dimensions of the variables that an index depends on, as bits.
 static int dims_in(int names, const struct tile_name *const *name, const int *dim, expr index) {
     int found = 0;
     for (int i = 0; i < names; i++)
@@ -29,18 +28,20 @@ static bool assigns(const struct tile_stmt *s, const void *name) {
     return (s->kind == TILE_ASSIGN && s->name[0] == name) || s->old == name;
 }
 
-// A variable that the points of a map assign. Others are the control program's, the same at all points.
+// Returns whether a node is a variable that the points of a map assign. Other variables belong to the control
+// program and are the same at all points.
 static bool is_of_points(expr e, const void *body) {
     return e->op == TILE_LOCAL && pass_find(body, assigns, e->name);
 }
 
-// A variable of 64 bits, which tiles have none of.
+// Returns whether a node is a variable of 64 bits, which tiles cannot hold.
 static bool is_wide_name(expr e, const void *data) {
     (void)data;
     return e->op == TILE_LOCAL && e->type.bits == 64;
 }
 
-// Of a tile, columns alone: its last axis.
+// Returns whether an axis is the last one of a tile of at most two axes: columns are all that a command
+// gathers there.
 static bool is_of_columns(expr load, int axis) {
     int ndim = load->buffer->ndim;
     return axis == ndim - 1 && ndim <= 2 && pass_number(load->buffer->shape[axis]) <= MOST_ROWS;
@@ -78,7 +79,7 @@ int lanes_gather_axis(const struct lanes *l, const struct lane_points *p, expr l
 
 // Indices ---------------------------------------------------------------------------------------------------
 
-// An index in 32 bits: one that is in the table needs no more.
+// Returns an index computed in 32 bits, which suffice for an index inside of the table.
 static expr narrow(const struct lane_work *w, expr e) {
     if (!tile_type_is_integer(e->type) || e->type.bits < 64 || lanes_is_uniform(w->l, w->p, e))
         return tile_cast(i32, e);
@@ -92,7 +93,7 @@ static expr narrow(const struct lane_work *w, expr e) {
                                                                        : tile_cast(i32, e);
 }
 
-// A tile of indices along some dimensions, aligned.
+// Makes an aligned tile of the indices along the dimensions that `along` marks.
 static bool find_indices(struct lane_work *w, expr index, const bool *along, struct lane_operand *out) {
     struct lane_operand found;
     struct lane_points some = *w->p;
@@ -121,7 +122,7 @@ static void take_rows(const struct gather *g, const struct lane_operand *out, ex
     lanes_add(&c, out->address);
     lanes_add(&c, table);
     lanes_add(&c, index);
-    lanes_add(&c, lanes_code(1)); // it is in the lanes
+    lanes_add(&c, lanes_code(1)); // the index is in the lanes
     lanes_add(&c, tile_const(out->type, 0));
     lanes_add_four(&c, g->by_element ? (expr[]){one, g->size[LANE_C], g->size[LANE_W], one}
                                      : (expr[]){one, g->size[LANE_C], g->size[LANE_H], g->size[LANE_W]});
@@ -165,7 +166,8 @@ static bool take_parts(struct lanes *l, const struct lane_points *p, const bool 
     return good;
 }
 
-// Where indices of other axes leave the table there is nothing to read: what is outside is 0.
+// Restricts a gather to where the indices along the other axes are inside of the table. Returns the condition
+// for there being any such point, or NULL if there always is.
 static expr clip(const struct lane_part *in, struct gather *g) {
     expr some = in->test;
     for (int d = 0; d < LANE_DIMS; d++)
@@ -219,7 +221,7 @@ static bool gather_far(struct lane_work *w, expr load, int axis, bool clips, str
 
 // Of a tile -------------------------------------------------------------------------------------------------
 
-// The row of the tile that is in each lane, or the one that all have.
+// Sets *out to the row of the tile that each lane needs, or to the one row that all lanes need.
 static bool find_table(struct lane_work *w, expr load, int axis, bool is_repeated, struct lane_operand *out) {
     struct lane_points table = {.names = 0};
     expr index[TILE_DIMS], width = load->buffer->shape[axis];
@@ -241,7 +243,7 @@ static bool find_table(struct lane_work *w, expr load, int axis, bool is_repeate
            (is_repeated || lanes_aligned(w->l, &table, out));
 }
 
-// Indices as the command takes them: in 16 bits, and in the table where they may be any.
+// Makes a tile of the indices as the command takes them: in 16 bits and, with `clips`, limited to the table.
 static bool find_columns(struct lane_work *w, expr load, int axis, bool clips, struct lane_operand *out) {
     const struct tile_type u16 = {TILE_UINT, 16, 1};
     struct lane_operand wide,

@@ -1,8 +1,8 @@
-// lanes_gemm.c - products of tiles as commands of the matrix unit.
+// lanes_gemm.c - generates the commands of matrix products, for the matrix unit.
 //
-// A factor is a matrix {1, rows, 1, columns} from lane 0 on. What is transposed is transposed before, but for
-// the second factor of 16 bits and of small floats, which the unit reads as it lies; so it does that of bytes
-// where products are not added to a tile.
+// A factor is a matrix {1, rows, 1, columns} that begins in lane 0. Transposed factors are transposed first,
+// except for a second factor of 16 bits or small floats, and of bytes if the products are not added to a
+// tile: the unit reads these as they are.
 
 #include "pass/lanes.h"
 
@@ -10,7 +10,7 @@
 
 static const struct tile_type f32 = {TILE_FLOAT, 32, 1}, i32 = {TILE_INT, 32, 1};
 
-// The last two axes of a region, as points.
+// Opens the last two axes of a region as points.
 static bool open_matrix(struct lanes *l, const struct tile_region *r, struct lane_space *space, expr *index) {
     int ndim = r->buffer->ndim;
     const struct tile_name *name[2];
@@ -22,7 +22,7 @@ static bool open_matrix(struct lanes *l, const struct tile_region *r, struct lan
             return lanes_fail(l, "multiplies tiles whose sizes are known when a kernel is compiled, not '%s'",
                               r->buffer->text);
     }
-    // One row or column is an axis too.
+    // Axes of size 1 stay, unlike in lanes_open.
     *space = (struct lane_space){.points = {.names = 2, .name = {name[0], name[1]}, .dim = {LANE_C, LANE_W}}};
     for (int d = 0; d < LANE_DIMS; d++) {
         int axis = d == LANE_C ? 0 : d == LANE_W ? 1 : -1;
@@ -71,7 +71,7 @@ static bool convert(struct lanes *l, struct factor *f, struct tile_type type) {
     return true;
 }
 
-// How many columns of a matrix of f32 are in each lane: a divisor, so that lanes are full, by which the
+// Returns the number of columns of an f32 matrix per lane: a divisor of the number of columns with which the
 // busiest lane has the fewest vectors.
 static int64_t line_of(int64_t columns) {
     int64_t best = columns, least = INT64_MAX;
@@ -85,8 +85,8 @@ static int64_t line_of(int64_t columns) {
     return best;
 }
 
-// Rows in batches, so many columns of each in a lane, then the next lane: as the unit for f32 reads and
-// writes matrices.
+// Allocates a tile in the layout in which the unit for f32 reads and writes a matrix: each row is a batch
+// (n), with line_of(columns) columns in each lane.
 static bool as_lines(struct lanes *l, const struct factor *f, struct lane_operand *out) {
     struct lane_points lines = f->points;
     lines.most[LANE_N] = f->rows;
@@ -119,7 +119,7 @@ static void move_lines(const struct factor *f, const struct lane_operand *lines,
         reshape(&f->operand, lines, matrix, flat, f->operand.stride, lines->stride);
 }
 
-// Adds to the sum where `adds`.
+// Multiplies matrices of f32; adds the products to the sum if `adds`.
 static bool multiply_f32(struct lanes *l, struct factor *a, struct factor *b, struct factor *sum, bool adds) {
     struct lane_operand left, right, result;
     if (!as_lines(l, a, &left) || !as_lines(l, b, &right) || !as_lines(l, sum, &result))
@@ -173,7 +173,7 @@ static void multiply_halves(const struct factor *a, const struct factor *b, cons
     }
     lanes_add_dtype(&c, f32);
     lanes_add(&c, lanes_code(adds));
-    lanes_add(&c, lanes_code(1)); // of a bias that is a number: 0
+    lanes_add(&c, lanes_code(1)); // the bias is a number, 0
     lanes_add(&c, tile_const(f32, 0));
     lanes_add(&c, lanes_code(0));
     lanes_call(&c, "tpu_bdc_fp_mm_R_trans_with_bias");
@@ -202,7 +202,7 @@ static void multiply_bytes(const struct factor *a, const struct factor *b, const
                            bool transposed, bool adds) {
     struct lane_call c = {0};
     add_matrices(&c, a, b, sum);
-    lanes_add(&c, tile_const_int(a->operand.type, 0)); // is subtracted
+    lanes_add(&c, tile_const_int(a->operand.type, 0)); // the zero point, which is subtracted
     add_sizes(&c, a, sum);
     lanes_add_dtype(&c, a->operand.type);
     lanes_add_dtype(&c, b->operand.type);
@@ -211,7 +211,7 @@ static void multiply_bytes(const struct factor *a, const struct factor *b, const
     lanes_call(&c, transposed ? "tpu_bdc_int8_zp_mm_R_trans" : "tpu_bdc_int8_zp_mm");
 }
 
-// By which command factors are multiplied.
+// The kinds of commands that multiply matrices.
 enum unit { BY_F32, BY_HALVES, BY_BYTES, BY_SMALL };
 
 static enum unit unit_of(const struct tile_stmt *s) {
@@ -223,7 +223,7 @@ static enum unit unit_of(const struct tile_stmt *s) {
     return tile_type_is_half(a) ? BY_HALVES : tile_type_is_integer(a) && a.bits == 8 ? BY_BYTES : BY_F32;
 }
 
-// Adds a sum of whole numbers to a tile of floats, or puts it there.
+// Stores a sum of integers in a tile of floats, or adds it to the tile.
 static bool add_as_floats(struct lanes *l, const struct factor *sum, const struct lane_operand *place,
                           bool adds) {
     struct lane_operand product, old;
@@ -250,7 +250,7 @@ static bool multiply(struct lanes *l, const struct tile_stmt *s, enum unit unit,
 bool lanes_gemm(struct lanes *l, const struct tile_stmt *s) {
     const struct tile_buffer *result = s->region[2].buffer;
     enum unit unit = unit_of(s);
-    struct tile_type type = unit == BY_BYTES ? i32 : f32; // of sums
+    struct tile_type type = unit == BY_BYTES ? i32 : f32; // of the sums
     struct factor a, b, sum;
     struct lane_space space;
     expr index[TILE_DIMS];

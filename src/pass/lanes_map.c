@@ -1,6 +1,6 @@
-// lanes_map.c - maps as commands: all points run a statement before the next. A branch is a mask of what is
-// stored; variables that strides do not reach, and what is more than four axes, go by loops of the control
-// program.
+// lanes_map.c - generates the commands of maps: each statement runs at all points before the next one. A
+// branch becomes a mask of its stores. Variables that strides cannot express, and those beyond four axes,
+// become loops of the control program.
 
 #include "pass/lanes.h"
 
@@ -31,7 +31,8 @@ static bool is_named(expr e, const void *name) {
     return e->op == TILE_LOCAL && e->name == name;
 }
 
-// A store's place, and how often a loop goes around, are asked of the control program in any case.
+// Returns whether a statement needs the value of a variable in the control program: as the index of a store,
+// or as the bound of a loop.
 static bool steers_by(const struct tile_stmt *s, const void *name) {
     bool found = false, is_loop = s->kind == TILE_FOR || s->kind == TILE_WHILE;
     expr list[TILE_STMT_EXPRS];
@@ -50,9 +51,10 @@ static int count_assignments(const struct tile_stmt *body, const struct tile_nam
     return count;
 }
 
-// A variable by which a map finds the place of a store, or counts a loop, and which it assigns once, at all
-// points, from what it does not write: the control program has it, and loops over the variables that its
-// value depends on. Returns that value, or NULL for another variable.
+// Returns the value of a variable that the control program computes, or NULL for another variable. Such a
+// variable is an integer in the index of a store or in the bound of a loop, and the map assigns it once, at
+// all points, from values that it does not write. The control program loops over the loop variables that the
+// value depends on.
 static expr steering_value(const struct tile_stmt *body, const struct tile_name *name) {
     const struct tile_stmt *s = body;
     while (s && !assigns(s, name))
@@ -66,7 +68,7 @@ static expr steering_value(const struct tile_stmt *body, const struct tile_name 
 
 static bool run_block(struct lane_work *w, const struct tile_stmt *body);
 
-// Of two masks, each of which may be NULL.
+// Combines two masks, of which one may be NULL, by AND.
 static bool both(struct lane_work *w, const struct lane_operand *a, const struct lane_operand *b,
                  struct lane_operand *out) {
     if (!a || !b) {
@@ -81,8 +83,8 @@ static bool is_load(expr e, const void *data) {
     return e->op == TILE_LOAD;
 }
 
-// What a mask leaves of device memory is not touched: others may write it. Sets *is_done if the mask bounds
-// the points.
+// Stores a value in device memory where a mask is true, if the mask bounds the points; sets *is_done to
+// whether it does. Other elements are not touched, because other cores may write them.
 static bool put_part(struct lane_work *w, expr value, expr mask, const struct lane_operand *to,
                      bool *is_done) {
     struct lane_operand found;
@@ -93,7 +95,7 @@ static bool put_part(struct lane_work *w, expr value, expr mask, const struct la
             lanes_move_part(w->l, w->p, *to, found, &part));
 }
 
-// Puts a value where it belongs; where a mask is false, what is there stays.
+// Stores a value; where a mask is false, the old value stays.
 static bool put(struct lane_work *w, const struct tile_stmt *s, expr mask, const struct lane_operand *to) {
     struct lane_operand found, test, own, old = *to, chosen;
     expr all = box_both(w->condition, mask);
@@ -117,7 +119,7 @@ static bool put(struct lane_work *w, const struct tile_stmt *s, expr mask, const
         found = chosen;
     }
     struct lane_part part = {.test = NULL};
-    if (all && to->is_far) // where the mask is false an index may be any
+    if (all && to->is_far) // where the mask is false, indices may be outside
         return lanes_inside(w->l, w->p, s->buffer, s->index, &part) &&
                lanes_move_part(w->l, w->p, *to, found, &part);
     bool is_there = !found.scalar && found.address == to->address;
@@ -134,7 +136,7 @@ static bool store_relayout(struct lane_work *w, const struct tile_stmt *s) {
         has[v] = true;
     if (!lanes_temporary(w->l, w->p, s->buffer->type, NULL, &value))
         return false;
-    if ((s->mask || w->mask) && // what is there
+    if ((s->mask || w->mask) && // the old values
         (!lanes_near(w->l, w->p, s->buffer, s->index, false, &old) || !lanes_move(w->l, w->p, &value, &old)))
         return false;
     return put(w, s, s->mask, &value) &&
@@ -157,7 +159,7 @@ static bool assign(struct lane_work *w, const struct tile_stmt *s) {
     bool is_whole = tile_type_is_integer(s->name[0]->type) || tile_type_is_bool(s->name[0]->type);
     bool is_of_control = !w->p->names || (w->map && steering_value(w->map, s->name[0]));
     if (at < 0 && is_of_control && !w->mask && is_whole &&
-        lanes_is_uniform(w->l, w->p, s->value)) { // a place, which the control program has
+        lanes_is_uniform(w->l, w->p, s->value)) { // an index, which the control program computes
         tile_assign(s->name[0], lanes_control(w->l, s->value));
         return true;
     }
@@ -168,7 +170,7 @@ static bool assign(struct lane_work *w, const struct tile_stmt *s) {
         w->l->variable[w->l->variables++] = s->name[0];
         if (!lanes_temporary(w->l, w->p, s->name[0]->type, NULL, &w->variable[at]))
             return false;
-        struct lane_operand *mask = w->mask; // it has no older value
+        struct lane_operand *mask = w->mask; // the variable has no older value
         expr condition = w->condition;
         w->mask = NULL;
         w->condition = NULL;
@@ -180,17 +182,18 @@ static bool assign(struct lane_work *w, const struct tile_stmt *s) {
     return put(w, s, NULL, &w->variable[at]);
 }
 
-// What is there and a value, where it was. All blocks of such a kernel are one core's: nobody comes between.
+// Generates an atomic as a load, an op and a store. One core runs all blocks of such a kernel, so that no
+// other store comes between.
 static bool atomic(struct lane_work *w, const struct tile_stmt *s) {
     struct lane_operand to, old, value, sum;
     struct lane_part part = {.test = NULL};
-    bool is_masked = s->mask || w->mask; // where it is false an index may be any
+    bool is_masked = s->mask || w->mask; // where it is false, indices may be outside
     if (!lanes_near(w->l, w->p, s->buffer, s->index, is_masked, &old) ||
         !lanes_place(w->l, w->p, s->buffer, s->index, &to) || !lanes_evaluate(w, s->value, NULL, &value) ||
         !lanes_temporary(w->l, w->p, to.type, NULL, &sum))
         return false;
     if (s->old && !w->p->names &&
-        tile_type_is_integer(s->old->type)) { // a place, which the control program has
+        tile_type_is_integer(s->old->type)) { // an index, which the control program computes
         tile_assign(s->old, tile_const_int(s->old->type, 0));
         struct tile_stmt *read = tile_command("tpu_local_mem_addr_unified", 1, &old.address);
         if (read)
@@ -267,7 +270,7 @@ static bool loop(struct lane_work *w, const struct tile_stmt *s) {
     return good;
 }
 
-// A map in a map: its points one by one.
+// Generates a map inside a map: a loop over its points.
 static bool inner_map(struct lane_work *w, const struct tile_stmt *s) {
     for (int i = 0; i < s->indices; i++)
         if (!lanes_is_uniform(w->l, w->p, s->extent[i]))
@@ -303,7 +306,7 @@ static bool run_block(struct lane_work *w, const struct tile_stmt *body) {
 
 // Maps ------------------------------------------------------------------------------------------------------
 
-// The variable that goes across the lanes of what a map stores, or else reads; -1: none.
+// Returns the variable of a map that is across the lanes in a tile at an index; -1: none.
 static int lane_in(struct lanes *l, const struct tile_stmt *map, const struct tile_buffer *b,
                    const expr *index) {
     struct lane_tile tile;
@@ -346,6 +349,8 @@ static bool stores_tiles(const struct tile_stmt *s, const void *data) {
     return s->kind == TILE_STORE && lanes_is_local(s->buffer);
 }
 
+// Returns the variable of a map that is across the lanes in the first tile that it stores. If it stores none,
+// returns that of the first tile that it loads, or else the last variable but one.
 static int choose_lane(struct lanes *l, const struct tile_stmt *s) {
     int lane = -1;
     struct lane_search search = {l, s, &lane};
@@ -358,13 +363,13 @@ static int choose_lane(struct lanes *l, const struct tile_stmt *s) {
     return lane;
 }
 
-// Which variables an index has in a way that strides do not: reversed, divided, or in what it reads
-// elsewhere.
+// Finds the variables of a map that an index has in a way that strides cannot express: reversed, divided, or
+// inside the index of another load.
 struct odd {
     const struct tile_stmt *map;
-    bool *is_odd;                 // by variable
-    const struct tile_stmt *rest; // the map over those that are not odd, so far as is known
-    int lane;                     // of its variables
+    bool *is_odd;                 // whether it is such a variable, by its number
+    const struct tile_stmt *rest; // the map over the variables that are not odd, as far as known
+    int lane;                     // the number of the one across the lanes, in `rest`
 };
 
 static void mark(const struct odd *o, expr e, bool is_odd) {
@@ -377,7 +382,7 @@ static void mark(const struct odd *o, expr e, bool is_odd) {
     expr steering = is_own ? steering_value(o->map->body, e->name) : NULL;
     if (steering)
         mark(o, steering, true);
-    for (int i = 0; is_own && !steering && i < o->map->indices; i++) // it may be any at each point
+    for (int i = 0; is_own && !steering && i < o->map->indices; i++) // its value may be any at each point
         o->is_odd[i] = true;
     for (int i = 0; i < tile_operands(e); i++)
         mark(o, tile_operand(e, i),
@@ -392,8 +397,8 @@ static bool is_odd_index(const struct odd *o, expr index) {
     return any;
 }
 
-// Whether a value, or a mask, is computed of elements in 64 bits: the control program does so, point by
-// point. Indices are narrower.
+// Returns whether a value or mask is computed from loaded integers of 64 bits. The control program computes
+// it, point by point. Indices need at most 32 bits.
 static bool is_wide(expr e) {
     bool is_whole = tile_type_is_integer(e->type) && e->type.bits == 64 && e->args && e->op != TILE_CAST;
     if (e->op != TILE_LOAD && is_whole && pass_any(e, is_load, NULL))
@@ -409,7 +414,8 @@ static bool has_wide(const struct tile_stmt *s, const void *data) {
     return (s->value && is_wide(s->value)) || (s->mask && is_wide(s->mask));
 }
 
-// A load whose index is odd along one axis alone is a gather, if a command can do it.
+// Marks the odd variables in the indices of a load. If one axis alone is odd and a command can gather along
+// it, that axis is left out.
 static bool mark_load(expr e, const void *data) {
     const struct odd *o = data;
     int odd = 0, axis = -1;
@@ -441,18 +447,18 @@ static void mark_block(const struct odd *o, const struct tile_stmt *body) {
             pass_any(list[i], mark_load, o);
         for (int i = 0; (s->kind == TILE_STORE || s->kind == TILE_ATOMIC) && i < s->indices; i++)
             mark(o, s->index[i], false);
-        for (int i = 0; s->kind == TILE_ATOMIC && i < o->map->indices; i++) // points that may meet
+        for (int i = 0; s->kind == TILE_ATOMIC && i < o->map->indices; i++) // points may update one element
             o->is_odd[i] |= !has_index(s, o->map->name[i]);
         for (int i = 0; i < count && (s->kind == TILE_FOR || s->kind == TILE_WHILE); i++)
             mark(o, list[i], true);
-        for (int i = 0; s->kind == TILE_ALLOC && i < o->map->indices; i++) // memory of each point
+        for (int i = 0; s->kind == TILE_ALLOC && i < o->map->indices; i++) // each point has its own
             o->is_odd[i] = true;
         mark_block(o, s->body);
         mark_block(o, s->other);
     }
 }
 
-// The map over the variables that are not odd.
+// Sets *rest to the map over the variables that are not odd.
 static void leave_odd(const struct tile_stmt *s, const bool *is_odd, struct tile_stmt *rest,
                       const struct tile_name **name, expr *extent) {
     rest->indices = 0;
@@ -465,7 +471,8 @@ static void leave_odd(const struct tile_stmt *s, const bool *is_odd, struct tile
         }
 }
 
-// Variables that strides do not reach, nor gathers, go by loops of the control program.
+// Opens loops of the control program over the variables that neither strides nor gathers can express, and
+// sets *rest to the map over the others. Returns the number of loops.
 static int open_odd(struct lanes *l, const struct tile_stmt *s, struct tile_stmt *rest,
                     const struct tile_name **name, expr *extent) {
     bool is_odd[TILE_DIMS] = {false};
@@ -484,8 +491,9 @@ static int open_odd(struct lanes *l, const struct tile_stmt *s, struct tile_stmt
     return loops;
 }
 
-// Maps of one variable that use device memory alone, all of it at each point: their points may be in any
-// lane.
+// Returns whether a node keeps the points of a map from being in any lane: it loads from a tile, under a
+// mask, or gathers along several axes. open_points spreads maps of one variable without such nodes over all
+// lanes.
 static bool is_tied(expr e, const void *data) {
     (void)data;
     bool is_far = e->op != TILE_LOAD || !lanes_is_local(e->buffer), is_plain = e->op != TILE_LOAD || !e->args;
@@ -533,8 +541,8 @@ static bool map_points(struct lanes *l, const struct tile_stmt *s) {
     return good;
 }
 
-// A map all of which is under conditions that bound its variables is one over fewer points: the others may be
-// outside of tiles. extent and store have room for what it becomes.
+// Narrows a map whose statements are all under conditions that bound its variables to the points where these
+// hold; other points may be outside of tiles. `extent` and `store` are space for its new parts.
 static void narrow(struct tile_stmt *map, expr *extent, struct tile_stmt *store) {
     for (int i = 0; i < map->indices; i++)
         extent[i] = map->extent[i];
@@ -560,11 +568,11 @@ static void narrow(struct tile_stmt *map, expr *extent, struct tile_stmt *store)
 
 // Variables in indices of loads -----------------------------------------------------------------------------
 
-// What a map's points assign once, before they use it, from what none of them writes:
+// The variables that the points of a map assign once, before they use them, from values that no point writes:
 //
 //     map i in 64, j in 100 { at: i32 = which[i]; t[i, j] = x[at, j] }
 //
-// An index that has such a variable is rewritten to have its value: a gather by command, or a sum of loop
+// An index with such a variable is rewritten to have its value, which makes it a gather or a sum of loop
 // variables.
 struct named {
     const struct tile_stmt *body;
@@ -590,7 +598,7 @@ static bool has_named_index(expr e, const void *data) {
 
 static expr in_index(void *data, expr e) {
     const struct named *n = data;
-    if (!pass_any(e, is_any_named, n)) // long formulas have none
+    if (!pass_any(e, is_any_named, n)) // most formulas have none
         return e;
     for (int i = 0; e->op == TILE_LOCAL && i < n->count; i++)
         if (n->name[i] == e->name)
@@ -635,7 +643,7 @@ static void name_indices(struct tile_stmt *body) {
     struct named n = {.body = body};
     for (struct tile_stmt *s = body, *next; s; s = next) {
         next = s->next;
-        s->next = NULL; // this one alone
+        s->next = NULL; // visit this statement alone
         if (n.count)
             pass_each_expr(s, name_values, &n);
         s->next = next;

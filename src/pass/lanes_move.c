@@ -1,5 +1,5 @@
-// lanes_move.c - copies between lanes and device memory: with edges, from one lane to all, and with lanes and
-// columns exchanged.
+// lanes_move.c - copies between lanes and device memory: clipped at edges, from one lane to all lanes, and
+// with lanes and columns exchanged.
 
 #include "pass/lanes.h"
 
@@ -29,7 +29,7 @@ static void cast(const struct lane_points *p, const struct lane_operand *to,
     struct lane_call c = {0};
     bool is_narrow = is_narrower(to->type, from->type),
          is_whole = tile_type_is_integer(to->type) && tile_type_is_integer(from->type);
-    // Wrapped around, the bits do not depend on the sign, of which both have the same.
+    // The command takes types of the same signedness. A wrapped integer has the same bits either way.
     struct tile_type type = is_whole ? (struct tile_type){from->type.kind, to->type.bits, 1} : to->type;
     lanes_add(&c, to->address);
     lanes_add(&c, from->address);
@@ -51,7 +51,8 @@ static void cast(const struct lane_points *p, const struct lane_operand *to,
     lanes_call(&c, "tpu_bdc_cast");
 }
 
-// Floats are rounded to the nearest, whole numbers are what is before the point; integers wrap around.
+// Converts an operand. Floats are rounded to the nearest float, but toward zero to an integer; integers wrap
+// around.
 static bool convert(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
                     const struct lane_operand *from) {
     l->is_mixed |= l->is_ahead;
@@ -76,7 +77,7 @@ static void copy(struct lanes *l, const struct lane_points *p, const struct lane
     lanes_call(&c, moves ? by_dma[to->is_far][from->is_far] : "tpu_bdc_cpy");
 }
 
-// Integers of one size have the same bits with and without sign.
+// Returns whether values of two types have the same bits, as signed and unsigned integers of one size do.
 static bool have_same_bits(struct tile_type a, struct tile_type b) {
     return tile_type_equal(a, b) || (tile_type_is_integer(a) && tile_type_is_integer(b) && a.bits == b.bits);
 }
@@ -90,7 +91,7 @@ bool lanes_move(struct lanes *l, const struct lane_points *p, const struct lane_
         return true;
     }
     struct lane_operand middle = *from;
-    if (from->scalar || from->is_far || from->is_shifted) { // what is not ready to be converted
+    if (from->scalar || from->is_far || from->is_shifted) { // first to a tile that begins in lane 0
         if (!lanes_temporary(l, p, from->scalar ? to->type : from->type, NULL, &middle) ||
             !lanes_move(l, p, &middle, from))
             return false;
@@ -162,7 +163,7 @@ static bool clip_axis(struct lanes *l, const struct lane_points *p, const struct
     expr coefficient[TILE_DIMS], rest, limit = tile_cast(i64, b->shape[axis]);
     int variable = -1, variables = 0;
     if (!lanes_affine(l, p, index[axis], coefficient, &rest))
-        return true; // lanes_place says so
+        return true; // lanes_place reports it
     for (int v = 0; v < p->names; v++)
         if (coefficient[v]) {
             variable = v;
@@ -197,7 +198,8 @@ static bool clip_axis(struct lanes *l, const struct lane_points *p, const struct
     return true;
 }
 
-// A comparison bounds one variable where the difference of its sides has it once.
+// Restricts a part by a comparison of integers. Returns false if that does not bound one variable: the
+// difference of the sides has several variables, or one with a factor other than 1 and -1.
 static bool bound_by(struct lanes *l, const struct lane_points *p, enum tile_op op, expr a, expr b,
                      struct lane_part *in) {
     expr coefficient[2][TILE_DIMS], rest[2];
@@ -269,7 +271,7 @@ static bool is_clipped(const struct lane_part *in) {
     return is;
 }
 
-// How far an operand goes with so many points along a dimension.
+// Returns the bytes by which the address of an operand advances over `by` points along a dimension.
 static expr advance(const struct lane_operand *o, int dim, expr by) {
     expr bytes = lanes_number(tile_type_bytes(o->type));
     if (dim != LANE_C || o->is_far)
@@ -285,7 +287,6 @@ static const struct tile_name *variable(const char *prefix, expr value) {
     return name;
 }
 
-// Moves the part of the points that is inside.
 bool lanes_move_part(struct lanes *l, const struct lane_points *p, struct lane_operand to,
                      struct lane_operand from, const struct lane_part *in) {
     struct lane_points part = *p;
@@ -313,12 +314,13 @@ bool lanes_move_part(struct lanes *l, const struct lane_points *p, struct lane_o
 
 // Loads -----------------------------------------------------------------------------------------------------
 
-// The variables that indices have: which names, and which of them the axis across the lanes has.
+// Which variables occur in the indices of a buffer, and which of them in the index of the axis across the
+// lanes.
 struct uses {
     bool has[TILE_DIMS];
-    int lane;       // the variable of that axis; -1: none
-    bool elsewhere; // the points' own variable across the lanes is in another axis
-    bool is_odd;    // that axis has several variables, or one that is scaled
+    int lane;       // the variable in the index of that axis; -1: none
+    bool elsewhere; // the points' variable across the lanes occurs in the index of another axis
+    bool is_odd;    // the index of that axis has several variables, or a scaled one
 };
 
 static bool find_uses(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b,
@@ -349,7 +351,6 @@ static int lane_variable(const struct lane_points *p) {
     return -1;
 }
 
-// The points of some variables, with `lane` across the lanes, `column` along w, and the rest along h and n.
 bool lanes_some_points(const struct lane_points *p, const bool *has, int lane, int column,
                        struct lane_points *out) {
     int next = LANE_H;
@@ -374,7 +375,7 @@ bool lanes_some_points(const struct lane_points *p, const bool *has, int lane, i
     return true;
 }
 
-// An operand of some points as one of all: along the others it stays.
+// Extends an operand of some points to all points, with stride 0 along the other dimensions.
 static void widen(const struct lane_points *p, const struct lane_points *some, struct lane_operand *o) {
     expr stride[LANE_DIMS];
     for (int d = 0; d < LANE_DIMS; d++)
@@ -386,14 +387,14 @@ static void widen(const struct lane_points *p, const struct lane_points *some, s
         o->stride[d] = stride[d];
 }
 
-// What is in one lane, in all lanes of the points.
+// Copies an operand that is in one lane to all lanes of the points.
 static bool to_all_lanes(struct lanes *l, const struct lane_points *p, const struct lane_points *some,
                          struct lane_operand *o) {
     struct lane_points all = *some;
     struct lane_operand to, from = *o;
     int64_t lanes = MIN_OF(p->most[LANE_C], 64);
     bool shifted = from.is_shifted;
-    from.is_shifted = false; // it may be in any lane
+    from.is_shifted = false; // the broadcast reads from any lane
     if (!is_aligned(some, &from)) {
         from.is_shifted = shifted;
         if (!lanes_temporary(l, some, from.type, NULL, &to) || !lanes_move(l, some, &to, &from))
@@ -421,8 +422,8 @@ static int last_of(const struct lane_points *p, const bool *has, int but) {
     return -1;
 }
 
-// A tile whose lanes are not those of the points: through a transposed copy where a variable has to change
-// its place.
+// Copies a tile, in which another variable than that of the points is across the lanes, to the layout of the
+// points: exchanges lanes and columns, and broadcasts to all lanes, where necessary.
 static bool near_by_lanes(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b,
                           const expr *index, const struct uses *u, struct lane_operand *out) {
     int mine = lane_variable(p);
@@ -446,7 +447,7 @@ static bool near_by_lanes(struct lanes *l, const struct lane_points *p, const st
     bool is_everywhere = mine < 0 || (u->has[mine] && some.dim[mine] == LANE_C);
     if (!is_everywhere && !to_all_lanes(l, p, &some, &from))
         return false;
-    if (mine < 0 && from.is_shifted) { // brought to lane 0
+    if (mine < 0 && from.is_shifted) { // move it to lane 0
         struct lane_operand to;
         if (!lanes_temporary(l, &some, from.type, NULL, &to) || !lanes_move(l, &some, &to, &from))
             return false;
@@ -497,7 +498,6 @@ bool lanes_fits(struct lanes *l, const struct lane_points *p, const struct tile_
     return true;
 }
 
-// A tile for the points, read by points whose lanes are those of another buffer.
 bool lanes_relayout(struct lanes *l, const struct lane_points *p, const bool *has,
                     const struct lane_operand *from, const struct tile_buffer *b, const expr *to_index,
                     struct lane_points *points, struct lane_operand *out) {
@@ -534,7 +534,7 @@ bool lanes_near(struct lanes *l, const struct lane_points *p, const struct tile_
     bool fits = u.lane == lane_variable(p) && !u.elsewhere && !u.is_odd;
     if (fits && lanes_place(l, p, b, index, out) && !out->is_shifted)
         return true;
-    if (fits && out->address) { // to lane 0
+    if (fits && out->address) { // move it to lane 0
         struct lane_operand from = *out;
         return lanes_temporary(l, p, from.type, NULL, out) && lanes_move(l, p, out, &from);
     }
@@ -543,7 +543,7 @@ bool lanes_near(struct lanes *l, const struct lane_points *p, const struct tile_
 
 // Statements ------------------------------------------------------------------------------------------------
 
-// Which of a box's variables is across the lanes in a tile; -1: none.
+// Returns which of a box's variables is across the lanes in a tile; -1: none.
 static int lane_of(struct lanes *l, const struct box *b, const struct tile_region *r, const expr *index) {
     struct lane_tile tile;
     if (!lanes_is_local(r->buffer) || !lanes_tile(l, r->buffer, &tile) || tile.lane < 0)
@@ -572,7 +572,7 @@ static bool copy_in_space(struct lanes *l, const struct tile_stmt *s, const stru
     for (int i = 0; i < from->buffer->ndim; i++)
         if (!clip_axis(l, p, from->buffer, from_index, i, &in))
             return false;
-    if (is_clipped(&in) && !lanes_is_local(to->buffer)) { // through the lanes, where what is outside is 0
+    if (is_clipped(&in) && !lanes_is_local(to->buffer)) { // through a tile, in which elements outside are 0
         if (s->value)
             return lanes_fail(l, "cannot copy from beyond the edges of '%s' to '%s': copy it to a tile first",
                               from->buffer->text, to->buffer->text);
@@ -601,7 +601,7 @@ bool lanes_copy(struct lanes *l, const struct tile_stmt *s) {
     }
     bool is_far = !lanes_is_local(s->region[0].buffer) && !lanes_is_local(s->region[1].buffer);
     if (is_far && b.axes > 1 && !tile_type_equal(s->region[0].buffer->type, s->region[1].buffer->type))
-        lane = b.axes - 2; // converted in all lanes
+        lane = b.axes - 2; // all lanes convert
     if (!lanes_open(l, b.axes, b.name, b.size, lane, &space))
         return false;
     l->is_ahead = s->is_async;

@@ -1,7 +1,7 @@
-// lanes_ops.c - ops as commands: each is one, or a few, on all points at once.
+// lanes_ops.c - generates the commands of ops: one or a few per op, for all points at once.
 //
-// A truth value is a byte, 0 or 1. Where the chip's own op differs in a corner from the IR's, it is said at
-// the op; doc/bm1690.md lists what that leaves.
+// A boolean is a byte, 0 or 1. Where the chip's op differs from that of the IR for some operands, a comment
+// at the op says so; doc/bm1690.md lists the differences that remain.
 
 #include "pass/lanes.h"
 
@@ -25,8 +25,8 @@ static void unary(const struct lane_points *p, const char *function, const struc
     lanes_call(&c, function);
 }
 
-// Arguments of an op of two operands, of which the second, or the first where it is reversed, may be a
-// scalar.
+// Returns the arguments of an op of two operands, of which b may be a scalar, without dtypes. `truth` (or
+// NULL) is the result of a comparison where it holds.
 static struct lane_call operands(const struct lane_points *p, const struct lane_operand *to,
                                  const struct lane_operand *a, const struct lane_operand *b, expr truth) {
     struct lane_call c = {0};
@@ -77,7 +77,6 @@ static struct words other_words(enum tile_op op) {
     }
 }
 
-// An operand that is in the lanes: a number becomes a tile.
 bool lanes_as_tile(struct lanes *l, const struct lane_points *p, struct lane_operand *o,
                    struct tile_type type) {
     expr value = o->scalar;
@@ -102,7 +101,7 @@ bool lanes_binary(struct lanes *l, const struct lane_points *p, enum tile_op op,
     struct tile_type type = a->scalar ? b->type : a->type;
     bool is_integer = tile_type_is_integer(type);
     struct words words = other_words(op);
-    bool is_plain = words.tiles != NULL; // of any type
+    bool is_plain = words.tiles != NULL; // it takes any type
     if (!is_plain)
         words = is_integer ? integer_words(op) : float_words(op);
     if (!words.tiles)
@@ -121,7 +120,7 @@ bool lanes_binary(struct lanes *l, const struct lane_points *p, enum tile_op op,
     }
     struct lane_call c = operands(p, to, &x, &y, NULL);
     if (is_integer &&
-        !is_plain) { // differences of unsigned numbers are refused: the bits are those of signed ones
+        !is_plain) { // signed: the chip refuses unsigned differences, and the bits are the same
         struct tile_type exact = with_sign(type);
         for (int i = 0; i < 3; i++)
             lanes_add_dtype(&c, exact);
@@ -136,7 +135,7 @@ bool lanes_binary(struct lanes *l, const struct lane_points *p, enum tile_op op,
 
 // Comparisons -----------------------------------------------------------------------------------------------
 
-// What the result is where it holds, else 0, are the bits of `truth`.
+// Compares a and b. The result has the bits of `truth` where the comparison holds, else 0.
 static void compare_as(const struct lane_points *p, const char *function, const struct lane_operand *to,
                        const struct lane_operand *a, const struct lane_operand *b, int64_t truth) {
     struct lane_call c = operands(p, to, a, b, tile_const_int(to->type, truth));
@@ -178,7 +177,8 @@ static uint64_t sign_bit(struct tile_type type) {
     return UINT64_C(1) << (type.bits - 1);
 }
 
-// 1 where x is no NaN: its bits without the sign are at most those of infinity.
+// Sets `to` to 1 where x is not NaN, i.e. where its bits without the sign are at most those of infinity, else
+// 0.
 static bool is_number(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
                       struct lane_operand x) {
     struct lane_operand size, all = bits_number(x.type, sign_bit(x.type) - 1),
@@ -190,13 +190,13 @@ static bool is_number(struct lanes *l, const struct lane_points *p, const struct
     return true;
 }
 
-// Whether it is a number that is known, and no NaN.
+// Returns whether an operand is a constant other than NaN.
 static bool is_known(const struct lane_operand *x) {
     return x->scalar && x->scalar->op == TILE_CONST &&
            !isnan(tile_value_of(x->scalar->type, x->scalar->bits).f);
 }
 
-// The chip compares bits: -0 becomes 0 first, and what is no number is equal to nothing.
+// Compares floats for equality. The chip compares bits: adding 0 turns -0 into 0, and is_number excludes NaN.
 static bool equal_floats(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
                          const struct lane_operand *a, const struct lane_operand *b) {
     struct lane_operand zero = {.type = a->type, .scalar = tile_const(a->type, 0)}, x, y, number;
@@ -212,7 +212,7 @@ static bool compare_floats(struct lanes *l, const struct lane_points *p, enum ti
                            const struct lane_operand *to, struct lane_operand a, struct lane_operand b) {
     bool swaps = op == TILE_LT || op == TILE_LE, is_strict = op == TILE_LT || op == TILE_GT;
     bool may_be_same =
-        !is_strict && !is_known(&a) && !is_known(&b); // a NaN, which the chip finds equal to itself
+        !is_strict && !is_known(&a) && !is_known(&b); // both may be one NaN, to the chip equal to itself
     struct lane_operand number;
     if (!lanes_as_tile(l, p, &a, b.type))
         return false;
@@ -252,7 +252,8 @@ bool lanes_is_comparison(enum tile_op op) {
     return op == TILE_EQ || op == TILE_NE || op == TILE_LT || op == TILE_LE || op == TILE_GT || op == TILE_GE;
 }
 
-// What is rounded to more than the largest number of 16 bits became that number: infinity is the next one.
+// The chip saturates: where `from` rounds to more than the largest number, `to` is that number. Adding 1 to
+// its bits gives infinity.
 bool lanes_overflow(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
                     const struct lane_operand *from) {
     double most = to->type.kind == TILE_BFLOAT ? 0x1.ffp127 : 65520;
@@ -267,7 +268,7 @@ bool lanes_overflow(struct lanes *l, const struct lane_points *p, const struct l
 
 // Functions -------------------------------------------------------------------------------------------------
 
-// What takes no strides: one operand.
+// Generates a command that takes one operand without strides and `scratch` tiles of scratch memory.
 static bool function_of(struct lane_work *w, const char *function, struct lane_operand x,
                         struct tile_buffer *constants, int scratch, struct lane_operand *out) {
     struct lane_operand room;
@@ -290,7 +291,7 @@ static bool function_of(struct lane_work *w, const char *function, struct lane_o
     return true;
 }
 
-// y, but x where `size`, as a number of that type, is above a limit of these bits.
+// Replaces y by x where `size`, read as a number of `type`, is above the number with the bits `limit`.
 static bool keep_above(struct lane_work *w, struct lane_operand x, const struct lane_operand *size,
                        struct tile_type type, uint64_t limit, struct lane_operand *y) {
     struct lane_operand to;
@@ -310,7 +311,8 @@ static bool keep_above(struct lane_work *w, struct lane_operand x, const struct 
     return true;
 }
 
-// The chip's e^x is 0 for a NaN, whose bits without the sign are above infinity's; 2^x is e^(x ln 2).
+// Computes e^x, or 2^x as e^(x ln 2). The chip's e^x is 0 for NaN, so NaN, whose bits without the sign are
+// above those of infinity, is taken from x.
 static bool exponential(struct lane_work *w, expr e, struct lane_operand x, struct lane_operand *out) {
     struct lane_operand scaled, size,
         ln2 = {.type = x.type, .scalar = tile_const(x.type, 0.69314718055994530942)};
@@ -327,7 +329,7 @@ static bool exponential(struct lane_work *w, expr e, struct lane_operand x, stru
     return keep_above(w, x, &size, bits_of(x.type), infinity_bits(x.type), out);
 }
 
-// Shifts by a number: to the left by a positive one. Those of signed numbers to the right keep the sign.
+// Shifts by a constant, to the left if it is positive. Shifts of signed numbers to the right keep the sign.
 static bool shift_by(struct lane_work *w, const struct lane_operand *to, struct lane_operand a, int64_t by) {
     struct lane_call c = {0};
     lanes_add(&c, to->address);
@@ -343,7 +345,7 @@ static bool shift_by(struct lane_work *w, const struct lane_operand *to, struct 
     return true;
 }
 
-// The bits of x that a mask keeps, subtracted from others: a power of two for each x.
+// Sets `to` to the bits `from` minus those bits of x that `mask` keeps: a power of two for each x.
 static bool power_for(struct lane_work *w, const struct lane_points *p, const struct lane_operand *x,
                       uint32_t mask, uint32_t from, const struct lane_operand *to) {
     struct lane_operand bits = as_bits(*x), power = as_bits(*to);
@@ -353,9 +355,10 @@ static bool power_for(struct lane_work *w, const struct lane_points *p, const st
            lanes_binary(w->l, p, TILE_SUB, &power, &first, &power);
 }
 
-// Roots of f32: the chip's go wrong below 2^-125, and its arithmetic takes numbers below 2^-126 for zeros. x
-// below 2 is multiplied by 2^64, others by 2^-64, and what the chip makes of that by the root of the
-// opposite: the chip's bits elsewhere.
+// Computes sqrt or rsqrt of f32. The chip's are wrong below 2^-125, and its arithmetic treats numbers below
+// 2^-126 as zeros. So x below 2 is multiplied by 2^64, and other x by 2^-64. The chip's result is then
+// divided (for rsqrt, multiplied) by the root of that scale, a power of two, so that elsewhere the bits are
+// the chip's own.
 static bool scaled_root(struct lane_work *w, const char *function, bool is_inverse, struct lane_operand *x,
                         struct lane_operand *out) {
     struct lane_operand scale, back, half;
@@ -363,8 +366,8 @@ static bool scaled_root(struct lane_work *w, const char *function, bool is_inver
         !lanes_temporary(w->l, w->p, out->type, NULL, &back) ||
         !power_for(w, w->p, x, 0x40000000, 0x5f800000, &scale))
         return false;
-    // The exponent of the scale is 127 + 64 or 127 - 64; that of its root, or of the inverse of that, is half
-    // as far from 127.
+    // The biased exponent of the scale is 127 + 64 or 127 - 64; that of its root, or of the inverse of that,
+    // is half as far from 127.
     half = as_bits(back);
     shift_by(w, &half, as_bits(scale), -1);
     struct lane_operand middle = bits_number(out->type, is_inverse ? 0x1fc00000 : 0x5f400000);
@@ -375,7 +378,8 @@ static bool scaled_root(struct lane_work *w, const char *function, bool is_inver
            lanes_binary(w->l, w->p, TILE_MUL, out, out, &back);
 }
 
-// The chip's root is x rsqrt(x), no number for infinity, which is its own root.
+// Computes sqrt or rsqrt. The chip's sqrt is x rsqrt(x), which is NaN for infinity, so infinity is taken from
+// x.
 static bool root(struct lane_work *w, enum tile_op op, struct lane_operand x, struct lane_operand *out) {
     const char *function = op == TILE_SQRT ? "tpu_bdc_fp_sqrt" : "tpu_bdc_fp_rsqrt";
     struct lane_operand one = {.type = out->type, .scalar = tile_const(out->type, 1)}, normal;
@@ -425,8 +429,9 @@ static void shift_tile(struct lane_work *w, const struct lane_operand *to, const
     lanes_call(&c, to->type.kind == TILE_INT ? "tpu_bdc_arithmetic_shift" : "tpu_bdc_logical_shift");
 }
 
-// Shifts by what is not known. A count without sign is at most the width less one, which leaves signs alone
-// of signed numbers; of others the last bit, if it was more, goes by a second shift.
+// Shifts by a tile of counts. Counts, read as unsigned, are limited to the width less 1, so that a right
+// shift of a signed number leaves only the sign. Where a count was larger, other shifts remove the last bit
+// by a second shift.
 static bool shift_by_tile(struct lane_work *w, expr e, const struct lane_operand *to, struct lane_operand a,
                           struct lane_operand b) {
     const struct lane_points *p = w->p;
@@ -468,16 +473,17 @@ static bool shift(struct lane_work *w, expr e, const struct lane_operand *to, st
 static const struct tile_type i32 = {TILE_INT, 32, 1}, u32 = {TILE_UINT, 32, 1}, f32 = {TILE_FLOAT, 32, 1};
 
 struct division {
-    struct lane_operand a, b, quotient, rest; // without sign
+    struct lane_operand a, b, quotient, rest; // unsigned
 };
 
+// Sets the rest of a division to a - quotient * b.
 static bool whole_rest(struct lane_work *w, struct division *d) {
     return lanes_binary(w->l, w->p, TILE_MUL, &d->rest, &d->quotient, &d->b) &&
            lanes_binary(w->l, w->p, TILE_SUB, &d->rest, &d->a, &d->rest);
 }
 
-// Adds how many times b goes into x, as f32, and never too many: conversions and the chip's division err by
-// less than 2^-20.
+// Adds x / b, computed in f32, to the quotient, and updates the rest. The result is never too large: it is
+// multiplied by 1 - 2^-20, because the conversions and the chip's division err by less than 2^-20.
 static bool add_quotient(struct lane_work *w, struct division *d, const struct lane_operand *x,
                          bool is_first) {
     const struct lane_points *p = w->p;
@@ -493,8 +499,9 @@ static bool add_quotient(struct lane_work *w, struct division *d, const struct l
            whole_rest(w, d);
 }
 
-// Of numbers without sign: a quotient as f32 that is too small at most, what is left divided again, where
-// that may be more than the divisor twice, and one more if what is left then is not less than the divisor.
+// Divides unsigned numbers. A quotient in f32 is at most too small. Unless is_small, the rest may be more
+// than twice the divisor and is divided again. Finally the quotient is increased by 1 where the rest is not
+// below the divisor.
 static bool divide_unsigned(struct lane_work *w, struct division *d, bool is_small) {
     const struct lane_points *p = w->p;
     struct lane_operand more;
@@ -519,8 +526,8 @@ static bool absolute(struct lane_work *w, const struct lane_operand *x, struct l
     return true;
 }
 
-// From the quotient of sizes: rounded down, where the signs differ it is one more, if something is left, and
-// negative.
+// Makes a signed quotient, rounded down, of the quotient of the magnitudes: where the signs differ, it is
+// increased by 1 if there is a rest, and negated.
 static bool give_sign(struct lane_work *w, const struct lane_operand *a, const struct lane_operand *b,
                       struct division *d) {
     const struct lane_points *p = w->p;
@@ -545,7 +552,7 @@ static bool is_natural(expr e, int64_t most) {
     return r.low >= 0 && r.high <= most;
 }
 
-// By a power of two: a shift, or what is below it.
+// Divides by a power of two with a shift, or computes the remainder with a mask.
 static bool divide_by_power(struct lane_work *w, expr e, struct lane_operand a, int64_t by,
                             const struct lane_operand *to) {
     struct lane_operand mask = {.type = to->type, .scalar = tile_const_int(to->type, by - 1)};
@@ -589,7 +596,7 @@ static bool divide(struct lane_work *w, expr e, struct lane_operand a, struct la
 
 // Quotients of floats ---------------------------------------------------------------------------------------
 
-// The points along which an operand varies.
+// Returns the points reduced to the dimensions along which an operand varies, and c; marks these in `along`.
 static struct lane_points points_of(const struct lane_points *p, const struct lane_operand *b, bool *along) {
     struct lane_points some = *p;
     for (int d = 0; d < LANE_DIMS; d++)
@@ -600,8 +607,8 @@ static struct lane_points points_of(const struct lane_points *p, const struct la
     return some;
 }
 
-// One divided by b: the chip's own inverse y, some units off, and a step of Newton's method, y (2 - b y),
-// which makes those of powers of two exact. Where b y is no number, as of 0 and infinity, y stays.
+// Computes 1 / b: the chip's inverse y, which is some ULPs off, and a step of Newton's method, y (2 - b y),
+// which makes inverses of powers of two exact. Where b y is NaN, as for 0 and infinity, y stays.
 static bool inverse(struct lane_work *w, const struct lane_points *p, const bool *along,
                     const struct lane_operand *b, struct lane_operand *out) {
     struct lane_operand one = {.type = b->type, .scalar = tile_const(b->type, 1)}, two = one, half = one,
@@ -616,9 +623,9 @@ static bool inverse(struct lane_work *w, const struct lane_points *p, const bool
            lanes_binary(w->l, p, TILE_MUL, out, out, &step);
 }
 
-// A power of two for each b, by which its inverse is in the range of f32 wherever b is: half the inverse of
-// the power of two below b, and 2^-126 at least. `by` is that of b, and what has been multiplied by it is
-// divided by b with one product more.
+// Computes a power of two for each b by which b is scaled so that its inverse is within the range of f32:
+// half the inverse of the power of two below b, and at least 2^-126. Sets *by to the scaled b; dividing by b
+// is then multiplying by the scale and by the inverse of *by.
 static bool normalised(struct lane_work *w, const struct lane_points *p, const bool *along,
                        const struct lane_operand *b, struct lane_operand *scale, struct lane_operand *by) {
     struct lane_operand least = {.type = i32, .scalar = tile_const_int(i32, 0x00800000)}, whole;
@@ -632,8 +639,8 @@ static bool normalised(struct lane_work *w, const struct lane_points *p, const b
            lanes_binary(w->l, p, TILE_MUL, by, b, scale);
 }
 
-// By a number that the control program has: a product with the inverse, which would be too small for f32 of a
-// large number; 2^-64 comes first then.
+// Divides by a number of the control program by multiplying with its inverse. If the number may be so large
+// that its inverse is too small for f32, both operands are multiplied by 2^-64 first.
 static bool divide_by_number(struct lane_work *w, const struct lane_operand *a, expr number,
                              const struct lane_operand *to) {
     struct tile_type type = to->type;
@@ -652,7 +659,7 @@ static bool divide_by_number(struct lane_work *w, const struct lane_operand *a, 
            lanes_binary(w->l, w->p, TILE_MUL, to, to, &by);
 }
 
-// A product with the inverse. Of f32 both sides are multiplied by a power of two before.
+// Divides floats by multiplying with the inverse. f32 operands are first multiplied by a power of two.
 static bool divide_floats(struct lane_work *w, const struct lane_operand *a, struct lane_operand b,
                           const struct lane_operand *to) {
     bool along[LANE_DIMS];
@@ -669,10 +676,10 @@ static bool divide_floats(struct lane_work *w, const struct lane_operand *a, str
 
 // Maximum and minimum ---------------------------------------------------------------------------------------
 
-// The chip's max is a > b ? a : b and its min a >= b ? b : a: both pass a NaN on from one side alone, and the
-// second of two zeros. In both orders, they differ for these: one of the two is the result or a NaN, the
-// other the result. All bits of both are the result, but for the sign of a maximum that is zero, which a zero
-// of the right sign corrects when it is added. `to` may be a or b.
+// The chip's max is a > b ? a : b and its min a >= b ? b : a: both pass on NaN from one side alone, and the
+// second of two zeros. So the result is computed in both orders, which differ only in these cases, and their
+// bits are combined by OR: this keeps NaN, and gives -0 as the minimum of two different zeros. Their maximum
+// has to be 0, so a zero with the AND of both signs is added. `to` may be a or b.
 bool lanes_extreme(struct lanes *l, const struct lane_points *p, enum tile_op op,
                    const struct lane_operand *to, const struct lane_operand *a,
                    const struct lane_operand *b) {
@@ -690,8 +697,8 @@ bool lanes_extreme(struct lanes *l, const struct lane_points *p, enum tile_op op
     return lanes_binary(l, p, TILE_ADD, to, to, &zero);
 }
 
-// With a number that is known one order is right: then a NaN is passed on from the other side. -0 becomes 0
-// in max(x, 0).
+// Computes a maximum or minimum of floats. If one side is a constant, one order is enough, except in min(x,
+// 0): NaN is passed on from the other side. In max(x, 0), adding 0 turns -0 into 0.
 static bool extreme(struct lane_work *w, enum tile_op op, struct lane_operand a, struct lane_operand b,
                     const struct lane_operand *to) {
     const struct lane_points *p = w->p;
@@ -744,7 +751,7 @@ bool lanes_compute(struct lane_work *w, expr e, const struct lane_operand *x, st
     if (e->op == TILE_NOT && tile_type_is_bool(e->type))
         return lanes_binary(w->l, p, TILE_XOR, to, &x[0],
                             &(struct lane_operand){.type = u8, .scalar = tile_const_int(u8, 1)});
-    if (e->op == TILE_FMA) // rounded twice: the chip has no other
+    if (e->op == TILE_FMA) // rounded twice: the chip has no fused one
         return lanes_temporary(w->l, p, e->type, NULL, &product) &&
                lanes_binary(w->l, p, TILE_MUL, &product, &x[0], &x[1]) &&
                lanes_binary(w->l, p, TILE_ADD, to, &product, &x[2]);
@@ -754,7 +761,7 @@ bool lanes_compute(struct lane_work *w, expr e, const struct lane_operand *x, st
         return extreme(w, e->op, x[0], x[1], to);
     if (e->args == 2)
         return lanes_binary(w->l, p, e->op, to, &x[0], &x[1]);
-    if (e->op == TILE_NEG && tile_type_is_float(e->type)) { // the chip's own is 0 - x, which gives 0 for 0
+    if (e->op == TILE_NEG && tile_type_is_float(e->type)) { // the chip's is 0 - x, which is 0, not -0, for 0
         struct lane_operand bits = x[0], sign = {.type = bits_of(e->type)}, result = *to;
         sign.scalar = tile_const_bits(sign.type, UINT64_C(1) << (e->type.bits - 1));
         bits.type = result.type = sign.type;
@@ -767,7 +774,7 @@ bool lanes_compute(struct lane_work *w, expr e, const struct lane_operand *x, st
     unary(p, word, to, &x[0], e->op == TILE_RINT ? 0 : e->op == TILE_TRUNC ? 2 : -1);
     return true;
 }
-// Ops whose result has a place of its own.
+// Computes the ops whose result is not written to a given place.
 bool lanes_compute_apart(struct lane_work *w, expr e, const struct lane_operand *x, struct lane_operand *out,
                          bool *is_done) {
     *is_done = true;

@@ -1,9 +1,10 @@
-// lanes_places.c - addresses of tiles in the lanes: tiles that are not used at the same time share memory.
+// lanes_places.c - assigns addresses in the lanes to tiles; tiles that are not in use at the same time share
+// memory.
 //
-// A tile is in use from its first command to its last; within a loop that it lives longer than, for the whole
-// loop. Tiles are placed one after the other, each as low as it can be: in the order in which they begin, or
-// by size, whichever takes less. What is between two addresses that no tile reaches across then moves to a
-// bank of its own, while there is room.
+// A tile is in use from its first command to its last, and during the whole of a loop that it outlives. Tiles
+// are placed one after the other, each at the lowest address that is free, in the one of several orders that
+// takes least memory. Where no tile reaches across an address, the tiles from there on then move up to the
+// next bank, as long as there is room.
 
 #include "pass/lanes.h"
 
@@ -11,20 +12,20 @@
 #include <string.h>
 
 struct place {
-    const struct tile_buffer *buffer; // NULL: none of that id
+    const struct tile_buffer *buffer; // NULL: there is no tile with this id
     int first, last;                  // numbers of statements; first 0: not used
-    int made;                     // the loop, by number of its first statement, that it is made in; 0: none
-    const struct tile_stmt *user; // the first that uses it
+    int made;                     // the loop that allocates it, by the number of its first statement; 0: none
+    const struct tile_stmt *user; // the first statement that uses it
     int64_t bytes, address;
-    int64_t packed; // the address before pieces moved to banks
+    int64_t packed; // the address before tiles move to other banks
 };
 
 struct places {
     struct lanes *lanes;
     struct place *of; // by id of buffer
     int buffers, count, now;
-    const struct tile_stmt *at;        // statement number now
-    int loop[64], loop_end[64], loops; // that are open: where each begins
+    const struct tile_stmt *at;        // the statement with the number `now`
+    int loop[64], loop_end[64], loops; // the numbers of the statements that begin the open loops
     bool good;
 };
 
@@ -46,7 +47,7 @@ static bool visit(expr e, const void *data) {
     return false;
 }
 
-// A loop ends: what is used in it, and was made before it, is used up to here.
+// Ends a loop: tiles that are used in it and were allocated before it are in use up to here.
 static void extend(struct places *p, int begin) {
     for (int i = 0; i < p->buffers; i++)
         if (p->of[i].buffer && p->of[i].first && p->of[i].last >= begin && p->of[i].made < begin)
@@ -96,20 +97,21 @@ static int by_bytes(const void *a, const void *b) {
     return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : by_first(a, b);
 }
 
-// Those that take much for long first.
+// Orders tiles by size times duration, the largest first.
 static int by_area(const void *a, const void *b) {
     const struct place *x = *(struct place *const *)a, *y = *(struct place *const *)b;
     int64_t of_x = x->bytes * (x->last - x->first + 1), of_y = y->bytes * (y->last - y->first + 1);
     return of_x != of_y ? (of_x < of_y) - (of_x > of_y) : by_first(a, b);
 }
 
+// Orders tiles by duration, the longest first.
 static int by_length(const void *a, const void *b) {
     const struct place *x = *(struct place *const *)a, *y = *(struct place *const *)b;
     int of_x = x->last - x->first, of_y = y->last - y->first;
     return of_x != of_y ? (of_x < of_y) - (of_x > of_y) : by_bytes(a, b);
 }
 
-static bool meet(const struct place *a, const struct place *b) { // in time
+static bool meet(const struct place *a, const struct place *b) { // in use at the same time
     return a->last >= b->first && b->last >= a->first;
 }
 
@@ -127,7 +129,7 @@ static int64_t lowest(struct place **list, int count, const struct place *tile) 
     return address;
 }
 
-// Places all tiles in an order; returns where they end.
+// Places all tiles in an order. Returns the end of the highest one.
 static int64_t pack(struct place **list, int count, order *before) {
     int64_t end = 0;
     qsort(list, (size_t)count, sizeof *list, before);
@@ -138,7 +140,7 @@ static int64_t pack(struct place **list, int count, order *before) {
     return end;
 }
 
-// Bytes of all tiles that are in use when one of them begins to be.
+// Returns the bytes of all tiles that are in use when the use of one of them begins.
 static int64_t used_with(struct place **list, int count, const struct place *tile) {
     int64_t bytes = 0;
     for (int i = 0; i < count; i++)
@@ -163,7 +165,8 @@ static int64_t most_used(struct place **list, int count) {
     return most;
 }
 
-// The best of some orders; of many tiles the first, as it takes time.
+// Places all tiles in the best of some orders, or in the first one if there are many, because each order
+// takes time.
 static int64_t pack_best(struct place **list, int count, int64_t live) {
     static order *const orders[] = {by_first, by_area, by_bytes, by_length};
     enum { MANY = 600 };
@@ -184,8 +187,8 @@ static int by_packed(const void *a, const void *b) {
     return x->packed != y->packed ? (x->packed > y->packed) - (x->packed < y->packed) : by_first(a, b);
 }
 
-// Pieces of the lanes that no tile reaches across begin in banks of their own, as long as the rest has room
-// behind them.
+// Sets the addresses of tiles. Where no tile reaches across an address, the tiles from there on move up to
+// the next bank, as long as all of them fit.
 static void spread(struct place **list, int count, int64_t end, const struct target_lanes *lanes) {
     int64_t bank = lanes->bytes / MAX_OF(lanes->banks, 1), reach = 0, shift = 0;
     qsort(list, (size_t)count, sizeof *list, by_packed);
@@ -231,14 +234,14 @@ static bool is_address(expr e, const void *data) {
 }
 
 static void replace(expr *place, void *data) {
-    expr e = pass_any(*place, is_address, NULL) ? replaced(data, *place) : NULL; // long formulas have none
+    expr e = pass_any(*place, is_address, NULL) ? replaced(data, *place) : NULL; // most formulas have none
     if (e)
         *place = e;
 }
 
 static bool is_tile(void *data, const struct tile_stmt *s) {
     (void)data;
-    return s->kind == TILE_ALLOC && lanes_is_local(s->buffer); // it has an address instead
+    return s->kind == TILE_ALLOC && lanes_is_local(s->buffer); // every use has its address instead
 }
 
 bool lanes_assign(struct lanes *l, struct tile_kernel *kernel) {

@@ -1,5 +1,5 @@
-// lanes_reduce.c - reductions and scans as commands: tiles are folded in halves along an axis, so that any op
-// will do.
+// lanes_reduce.c - generates the commands of reductions and scans. A reduction folds a tile in halves along
+// an axis by the command of its op for two operands, so that every op can reduce.
 
 #include "pass/lanes.h"
 
@@ -29,7 +29,7 @@ static bool is_extreme(struct tile_type type, enum tile_op op) {
     return tile_type_is_float(type) && (op == TILE_MAX || op == TILE_MIN);
 }
 
-// to = -from, by the bits; `to` may be `from`.
+// Sets `to` to -from, by flipping the sign bits; `to` may be `from`.
 static bool negate(struct lanes *l, const struct lane_points *p, const struct lane_operand *to,
                    const struct lane_operand *from) {
     struct tile_type bits = {TILE_UINT, from->type.bits, 1};
@@ -42,10 +42,10 @@ static bool negate(struct lanes *l, const struct lane_points *p, const struct la
 
 enum {
     PIECE_BYTES = 16384
-}; // of each lane, that a step needs for itself at most, as far as pieces of one axis go
+}; // per lane: the most that temporary tiles of a step take, as far as pieces along one axis can limit it
 
-// The smaller of `to` and b, or of `to` and -b, goes to `to`: a command that keeps a NaN needs room, so
-// pieces along a dimension are made.
+// Sets `to` to the minimum of `to` and b, or of `to` and -b. The commands that keep NaN need temporary tiles,
+// so they run on pieces along a dimension.
 static bool take_smaller(struct lanes *l, const struct lane_points *p, int dim, const struct lane_operand *to,
                          const struct lane_operand *b, bool is_negated) {
     int64_t size = p->most[dim], groups = (p->most[LANE_C] + 63) / 64;
@@ -62,27 +62,28 @@ static bool take_smaller(struct lanes *l, const struct lane_points *p, int dim, 
     return good;
 }
 
-static int64_t power_below(int64_t size) { // the largest power of two below it
+static int64_t power_below(int64_t size) { // the largest power of two below size, or 1
     int64_t power = 1;
     while (power * 2 < size)
         power *= 2;
     return power;
 }
 
-// Takes b into `to`. A maximum of floats is the opposite of the minimum of the opposites, which `to` holds.
+// Combines `to` with b. A maximum of floats is computed as the negative of the minimum of negatives, which
+// `to` has.
 static bool take(struct lanes *l, const struct lane_points *p, enum tile_op op, int dim,
                  const struct lane_operand *to, const struct lane_operand *b, bool is_negated) {
     return is_extreme(to->type, op) ? take_smaller(l, p, dim, to, b, is_negated)
                                     : lanes_binary(l, p, op, to, to, b);
 }
 
-// Folds a tile of `size` points along a dimension into the first; `out` is a tile of its own.
+// Reduces a tile along a dimension to its first point; `out` is a new tile.
 static bool fold(struct lanes *l, const struct lane_points *p, const struct tile_stmt *s, int dim,
                  const struct lane_operand *from, struct lane_operand *out) {
     int64_t size = p->most[dim], half = size > 1 ? power_below(size) : 1;
     bool negates = is_extreme(sum_type(s), s->combine) && s->combine == TILE_MAX;
     struct lane_points some = first_of(p, dim, half), one = first_of(p, dim, 1);
-    bool is_negated = negates && tile_type_equal(from->type, sum_type(s)); // on the way there
+    bool is_negated = negates && tile_type_equal(from->type, sum_type(s)); // while it is copied
     if (!lanes_temporary(l, &some, sum_type(s), NULL, out) ||
         !(is_negated ? negate(l, &some, out, from) : lanes_move(l, &some, out, from)) ||
         (negates && !is_negated && !negate(l, &some, out, out)))
@@ -109,7 +110,7 @@ static int axis_of(const struct box *b, const struct tile_region *r, int axis) {
     return b->axes - r->buffer->ndim + axis;
 }
 
-// Where the results go: the indices of the other axes.
+// Writes the indices of a result, from the points of the other axes.
 static void result_index(const struct tile_stmt *s, const expr *point, expr *index) {
     const struct tile_region *to = &s->region[1];
     int from_ndim = s->region[0].buffer->ndim, at = 0;
@@ -130,7 +131,8 @@ static int dim_of_value(const struct lane_points *p, expr value) {
     return -1;
 }
 
-// Results lie as the tile that was folded: they go where they belong, through other lanes where they have to.
+// Stores results, which have the layout of the folded tile, where they belong, with a change of lanes if
+// necessary.
 static bool put_result(struct lanes *l, const struct tile_stmt *s, const struct lane_space *space,
                        const struct lane_points *p, int variable, const struct lane_operand *sum) {
     const struct tile_buffer *result = s->region[1].buffer;
@@ -166,7 +168,7 @@ static bool reduce_in(struct lanes *l, const struct tile_stmt *s, const struct l
         return lanes_fail(l, "reduces at most 65535 elements of an axis in each lane, and '%s' has %lld",
                           s->region[0].buffer->text,
                           (long long)pass_number(b->size[axis_of(b, &s->region[0], s->axis)]));
-    if (p.dim[variable] == LANE_C) { // across the lanes there is no sum
+    if (p.dim[variable] == LANE_C) { // no command adds across lanes
         if (!lanes_transposed(l, &p, &from, &transposed, &from))
             return false;
         p = transposed;
@@ -184,7 +186,7 @@ static int lane_of_source(struct lanes *l, const struct tile_stmt *s, const stru
     return lanes_tile(l, from, &tile) && tile.lane >= 0 ? axis_of(b, &s->region[0], tile.lane) : -1;
 }
 
-// The variables of the other axes, and how many points each has. Returns how many there are.
+// Writes the variables of the other axes and their sizes. Returns their number.
 static int other_axes(const struct box *b, int axis, const struct tile_name **name, expr *extent) {
     int names = 0;
     for (int i = 0; i < b->axes; i++)
@@ -195,7 +197,8 @@ static int other_axes(const struct box *b, int axis, const struct tile_name **na
     return names;
 }
 
-// An axis whose size is not known is gone along one by one: the result takes what is at each.
+// Reduces along an axis whose size is not known: a loop combines the result with the elements at one index
+// after the other.
 static bool reduce_by_turns(struct lanes *l, const struct tile_stmt *s, const struct box *b) {
     const struct tile_region *from = &s->region[0], *to = &s->region[1];
     int axis = axis_of(b, from, s->axis);
@@ -214,7 +217,7 @@ static bool reduce_by_turns(struct lanes *l, const struct tile_stmt *s, const st
                               .index = to_index,
                               .value = tile_identity_value(s->combine, type)};
     struct tile_stmt step = start;
-    expr step_index[TILE_DIMS]; // of its own: what a map is made of is changed
+    expr step_index[TILE_DIMS]; // a copy, because lanes_map changes a map in place
     memcpy(step_index, to_index, sizeof step_index);
     step.index = step_index;
     step.value = old && x ? tile_binary(s->combine, old, tile_cast(type, x)) : NULL;
@@ -233,8 +236,8 @@ static bool reduce_by_turns(struct lanes *l, const struct tile_stmt *s, const st
     return good;
 }
 
-// Points of a statement along an axis, which stays whole; where its size is not known the axis is gone along
-// by turns.
+// Generates a statement along an axis: opens its points, with the axis in one piece, and calls `whole`, or
+// calls `by_turns` if the size of the axis is not known.
 static bool along_axis(struct lanes *l, const struct tile_stmt *s,
                        bool (*whole)(struct lanes *l, const struct tile_stmt *s,
                                      const struct lane_space *space, const struct box *b),
@@ -260,7 +263,8 @@ bool lanes_reduce(struct lanes *l, const struct tile_stmt *s) {
 
 // Scans -----------------------------------------------------------------------------------------------------
 
-// Results of a scan along a dimension: each step adds what is so far away, which doubles (Hillis and Steele).
+// Scans a tile along a dimension: each step combines elements that are `by` apart, a distance that doubles
+// (Hillis and Steele).
 static bool run_scan(struct lanes *l, const struct lane_points *p, const struct tile_stmt *s, int dim,
                      struct lane_operand *tile) {
     int64_t size = p->most[dim];
@@ -286,7 +290,7 @@ static bool run_scan(struct lanes *l, const struct lane_points *p, const struct 
     return true;
 }
 
-// What comes before each: everything moves by one, and the first has what the op begins with.
+// Makes a scan exclusive: moves the results by one element, and sets the first to the identity of the op.
 static bool make_exclusive(struct lanes *l, const struct lane_points *p, const struct tile_stmt *s, int dim,
                            struct lane_operand *tile) {
     int64_t size = p->most[dim];
@@ -335,7 +339,7 @@ static bool scan_in(struct lanes *l, const struct tile_stmt *s, const struct lan
     return lanes_place(l, &p, s->region[1].buffer, to_index, &to) && lanes_move(l, &p, &to, &tile);
 }
 
-// The same of a scan: each element takes the one before it.
+// Scans along an axis whose size is not known: a loop computes each element from the one before it.
 static bool scan_by_turns(struct lanes *l, const struct tile_stmt *s, const struct box *b) {
     const struct tile_region *from = &s->region[0], *to = &s->region[1];
     int axis = axis_of(b, from, s->axis);
@@ -365,7 +369,7 @@ static bool scan_by_turns(struct lanes *l, const struct tile_stmt *s, const stru
                               .index = to_index,
                               .value = s->exclusive ? tile_identity_value(s->combine, type) : x};
     struct tile_stmt later = first;
-    expr later_index[TILE_DIMS]; // of its own: what a map is made of is changed
+    expr later_index[TILE_DIMS]; // a copy, because lanes_map changes a map in place
     memcpy(later_index, to_index, sizeof later_index);
     later.index = later_index;
     later.value = tile_binary(s->combine, old, x);

@@ -1,6 +1,6 @@
-// lanes_values.c - what formulas are at the points of a map: loads, loop variables, and ops on them.
+// lanes_values.c - computes formulas at the points of a map: loads, loop variables, and ops on them.
 //
-// Places in arrays are counted in 32 bits.
+// Indices of arrays are computed in 32 bits.
 
 #include "pass/lanes.h"
 
@@ -8,7 +8,7 @@ static const struct tile_type i32 = {TILE_INT, 32, 1}, u8 = {TILE_UINT, 8, 1};
 
 // Leaves ----------------------------------------------------------------------------------------------------
 
-// 0, 1, 2, ... along a dimension, or across the lanes.
+// Makes a tile of 0, 1, 2, ... along the dimension of a variable, which may be across the lanes.
 static bool sequence(struct lane_work *w, int variable, struct lane_operand *out) {
     int dim = w->p->dim[variable];
     bool along[LANE_DIMS] = {false, true, false, false};
@@ -56,7 +56,7 @@ int lanes_variable(const struct lane_work *w, const struct tile_name *name) {
 
 static bool load(struct lane_work *w, expr e, struct lane_operand *out) {
     struct lane_operand mask, other, found;
-    bool clips = e->args || w->mask; // where a branch is not taken an index may be any
+    bool clips = e->args || w->mask; // where a mask is false, indices may be outside
     struct lane_operand *to = e->args ? &found : out;
     int axis = lanes_gather_axis(w->l, w->p, e);
     if (!(axis >= 0 ? lanes_gather(w, e, axis, clips, to)
@@ -68,7 +68,9 @@ static bool load(struct lane_work *w, expr e, struct lane_operand *out) {
            lanes_select(w, mask, found, other, e->type, out);
 }
 // Values ----------------------------------------------------------------------------------------------------
-// Places are compared by what varies: the rest, which the control program has, goes to the other side.
+// Compares integers of 64 bits that depend on loop variables: computes the part that varies over the points
+// in 32 bits, and compares it with the rest, which the control program has. Sets *is_done to whether e is
+// such a comparison.
 static bool compare_places(struct lane_work *w, expr e, struct lane_operand *to, bool *is_done) {
     expr coefficient[2][TILE_DIMS], rest[2], sum = NULL;
     struct lane_operand tile, number = {.type = i32};
@@ -93,7 +95,8 @@ static bool compare_places(struct lane_work *w, expr e, struct lane_operand *to,
     return lanes_evaluate(w, sum, NULL, &tile) && lanes_temporary(w->l, w->p, u8, NULL, to) &&
            lanes_compare_integers(w->l, w->p, e->op, to, tile, number);
 }
-// The lower half of a number of 64 bits is all that a conversion to fewer takes.
+// Returns whether an expression converts a loaded integer to at most 32 bits. A load of 64 bits then loads
+// only the lower half.
 static bool is_lower_half(expr e) {
     return e->op == TILE_CAST && tile_type_is_integer(e->type) && e->type.bits <= 32 &&
            e->arg[0]->op == TILE_LOAD;
@@ -121,10 +124,11 @@ static bool compute_node(struct lane_work *w, expr e, const struct lane_operand 
     return e->op == TILE_CAST ? lanes_move(w->l, w->p, out, &x[0]) : lanes_compute(w, e, x, out);
 }
 
-// Whether a number is a place in arrays, which are counted in 32 bits, or is known to need no more.
+// Returns whether a node may have any value of 64 bits, unlike indices of arrays, which are computed in 32
+// bits.
 static bool is_no_place(expr e, const void *data) {
     (void)data;
-    bool is_any = e->op == TILE_LOCAL && e->name->high == INT64_MAX; // others are of the points
+    bool is_any = e->op == TILE_LOCAL && e->name->high == INT64_MAX; // others count points
     return e->op == TILE_LOAD || is_any || e->op == TILE_SCALAR || e->op == TILE_SHL || e->op == TILE_BITCAST;
 }
 
@@ -143,20 +147,20 @@ static bool reads(expr e, const void *data) {
     return e->op == TILE_LOAD;
 }
 
-// Whether a formula has more parts than the control program is to compute from what it reads.
+// Counts down the number of nodes that may still be visited. Returns whether there are more.
 static bool counts_down(expr e, const void *data) {
     (void)e;
     return --*(int *)(uintptr_t)data < 0;
 }
 
+// Returns whether a formula has too many nodes for the control program to compute it from elements that it
+// reads.
 static bool is_long(expr e) {
     enum { LONG = 60 };
     int left = LONG;
     return pass_any(e, counts_down, &left);
 }
 
-// What an expression is at the points. wanted: where it is to be, if that can be done at once; out says where
-// it is.
 bool lanes_evaluate(struct lane_work *w, expr e, const struct lane_operand *wanted,
                     struct lane_operand *out) {
     *out = (struct lane_operand){.type = lanes_type(e->type)};

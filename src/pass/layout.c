@@ -39,7 +39,7 @@ int layout_copies(const struct layout *l) {
 
 // Making ----------------------------------------------------------------------------------------------------
 
-// Digits of size 1 say nothing. A step of copies is 0, so that equal layouts look equal.
+// Adds a digit, unless its size is 1. The step of copies is 0, so that equal layouts compare as equal.
 static void add(struct layout_digit *list, int *count, int axis, int64_t size, int64_t step) {
     if (size > 1 && *count < LAYOUT_DIGITS)
         list[(*count)++] = (struct layout_digit){axis, (int)size, axis == LAYOUT_COPIES ? 0 : (int)step};

@@ -1,9 +1,9 @@
-// layout.h - which thread of a group holds which element of a tile, in which of its registers. Between the
-// files of pass/ only.
+// layout.h - which thread of a workgroup holds which element of a tile, and in which of its registers. Shared
+// by files of pass/ only.
 //
-// A thread's number is a number in mixed radix, and so is that of a register: each digit steps along one axis
-// of the tile. The accumulator of a matrix instruction, rows that all threads of a quad hold, tiles cut into
-// vectors: all are such lists.
+// The number of a thread is a number in mixed radix, and so is that of a register: each digit steps along one
+// axis of the tile. Such lists of digits describe the accumulator of a matrix instruction, rows that all
+// threads of a quad hold, and tiles cut into vectors.
 
 #ifndef LAYOUT_H
 #define LAYOUT_H
@@ -24,7 +24,7 @@ struct layout {
 };
 
 static inline bool layout_is_power(int64_t n) { return n > 0 && (n & (n - 1)) == 0; } // of two
-static inline int  layout_log(int64_t n) { return 63 - __builtin_clzll((uint64_t)n); } // of such a power
+static inline int  layout_log(int64_t n) { return 63 - __builtin_clzll((uint64_t)n); } // of a power of two
 
 // Returns the registers that each thread needs for the tile.
 int  layout_registers(const struct layout *l);
@@ -49,12 +49,12 @@ bool layout_matrix(struct layout *l, int64_t rows, int64_t columns, int down, in
 // Returns the layout of a tile that has only some axes of another: to[axis] is its own axis, or
 // LAYOUT_COPIES.
 struct layout layout_project(const struct layout *l, const int *to);
-// Adds an axis of that size: threads that held copies divide it by vectors, registers take the rest.
+// Adds an axis of `size` elements: threads that held copies divide it into vectors, registers take the rest.
 void layout_extend(struct layout *l, int axis, int64_t size, int64_t vector);
 
 // Expressions of u32 ----------------------------------------------------------------------------------------
 
-// Returns where along an axis the thread's element is. `digit` has the value of each slot digit.
+// Returns the index of the thread's element along an axis. `digit` has the value of each slot digit.
 expr layout_index(const struct layout *l, int axis, expr thread, const expr *digit);
 // Returns the number of the register of a tile whose layout is part of another, from the slot digits of that
 // one. `to` is that of layout_project.

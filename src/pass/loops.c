@@ -1,8 +1,8 @@
-// loops.c - tile statements that no command does, for targets that are given commands, as maps over their
+// loops.c - replaces tile statements for which a target with commands has no command by maps over their
 // elements: copies, fills, reductions, scans and products of numbers of 64 bits, and reductions and scans by
 // ops that are formulas.
 //
-// Reductions, scans and products go by a loop along their axis, whose turns are maps over all lines.
+// Reductions, scans and products become a loop along their axis, whose iterations are maps over all rows.
 
 #include "pass/halves.h"
 
@@ -33,8 +33,8 @@ static void fill(const struct tile_stmt *s) {
     tile_close();
 }
 
-// The lines of a statement: the axes of its box but one; where there is no other, one point. `room` is what a
-// tile of them has.
+// The rows of a statement: the axes of its box but one, or one point if there is no other axis. `room` is the
+// shape of a tile with an element for each row.
 struct lines {
     struct box box, of;
     expr room[TILE_DIMS];
@@ -66,7 +66,7 @@ static void find_lines(struct lines *l, int axis) {
     }
 }
 
-// Lines outside of blocks are in blocks of 64.
+// Opens a grid of blocks of 64 rows, for rows outside of blocks.
 static void open_blocks(struct lines *l, int axis) {
     enum { LINES = 64 };
     struct box *b = &l->box;
@@ -121,7 +121,7 @@ static void reduce(const struct tile_stmt *s, bool is_in_grid) {
     close_lines(is_in_grid);
 }
 
-// What was added up so far is in a tile of the lines.
+// Scans rows, with the results so far in a tile.
 static void scan_lines(const struct tile_stmt *s, struct lines *l, const struct tile_buffer *sum) {
     struct tile_type type = s->region[1].buffer->type;
     const struct tile_name *next = box_local("next", type);
@@ -182,7 +182,7 @@ static void multiply(const struct tile_stmt *s) {
     tile_close();
 }
 
-// Its loop is in a block, of which there is one where the statement is in none.
+// Emits a product. Its loop has to be in a block, so a product outside of all grids gets a grid of one block.
 static void gemm(const struct tile_stmt *s, bool is_in_grid) {
     expr one = box_number(1);
     const struct tile_name *block = is_in_grid ? NULL : box_variable(one);
@@ -194,8 +194,8 @@ static void gemm(const struct tile_stmt *s, bool is_in_grid) {
 }
 
 struct loops {
-    bool *is_done; // by token
-    int grids;     // that the statement is in
+    bool *is_done; // by token: a statement with it became maps
+    int grids;     // around the current statement
 };
 
 static bool is_formula(const struct tile_stmt *s) {
@@ -216,7 +216,7 @@ static bool emit_loops(const struct loops *l, const struct tile_stmt *s) {
     }
 }
 
-// Maps are done at once: nobody waits for them.
+// Emits a statement as maps, and removes the waits for it, because maps are synchronous.
 static bool emit(void *data, const struct tile_stmt *s) {
     struct loops *l = data;
     if (s->kind == TILE_GRID) {

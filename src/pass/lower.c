@@ -1,16 +1,17 @@
-// lower.c - rows become simpler ones, by their formula, until the target spells what is left.
+// lower.c - replaces ops of the table by simpler ones, by their formulas, until the target spells what is
+// left.
 //
-// What has no formula stays: ops on bool are left to `booleans`; the end of the pipeline names what nobody
-// could help.
+// Ops without a formula stay: those on bool are left to `booleans`; the end of the pipeline reports any that
+// no pass replaced.
 
 #include "pass/pass.h"
 
 #include "tile/math.h"
 #include "tile/notation.h"
 
-// Integers divide as floats with enough digits: while a < 2^24 (f32) or 2^53 (f64), rounding a / b never
-// reaches a whole number that it does not equal, so its floor is right. The least number by -1 wraps around
-// on the way back.
+// Divides integers as floats with enough digits: while a < 2^24 (f32) or 2^53 (f64), rounding a / b never
+// reaches a whole number that it does not equal, so its floor is right. The least number divided by -1 wraps
+// around in the conversion back.
 static expr floor_divide(expr a, expr b) {
     int bits = a->type.bits < 32 ? 32 : 64;
     struct tile_type wide = {TILE_FLOAT, (uint8_t)bits, 1}, whole = {TILE_INT, (uint8_t)bits, 1};
@@ -28,19 +29,19 @@ static expr divide_integers(enum tile_op op, expr a, expr b) {
     return op == TILE_FLOORDIV && a->type.bits <= 32 ? floor_divide(a, b) : NULL;
 }
 
-// Chips with lanes divide integers of 32 bits.
+// Divides narrow integers as integers of 32 bits, which chips with lanes can divide.
 static expr divide_narrow(enum tile_op op, expr a, expr b) {
     struct tile_type wide = {TILE_INT, 32, 1};
     return tile_cast(a->type, tile_binary(op, tile_cast(wide, a), tile_cast(wide, b)));
 }
 
-// Formulas of remainders and whole quotients rely on exact divisions and fma, which chips with lanes make of
-// others.
+// Formulas of remainders and of floored quotients rely on exact divisions and fma, which chips with lanes
+// compute by several ops.
 enum { KNOWN = 1024 };
 
 struct exact {
     expr a, b;                   // the operands, which stay
-    expr from[KNOWN], to[KNOWN]; // by id, as far as there is room
+    expr from[KNOWN], to[KNOWN]; // by id modulo KNOWN
 };
 
 static expr exactly(void *data, expr e) {
@@ -64,8 +65,8 @@ static bool needs_exact(expr e) {
     return (e->op == TILE_FLOORDIV || e->op == TILE_REM || e->op == TILE_QUOT) && tile_type_is_float(e->type);
 }
 
-// A quotient above 2^-150 in size is none that rounds to 0, which the chip gives below 2^-126: its floor is 0
-// or -1.
+// Corrects the floor of a quotient between 2^-150 and 1 in magnitude, which is 0 or -1: the chip rounds
+// quotients below 2^-126 to 0.
 static expr floor_of_small(expr a, expr b, expr floored) {
     expr size = ABS(b), is_above = LT(MUL(size, F32(0x1p-75)), MUL(ABS(a), F32(0x1p75)));
     expr is_less = AND(AND(LT(F32(0), ABS(a)), LT(ABS(a), size)), AND(is_above, LT(size, F32(1.0 / 0.0))));
@@ -73,9 +74,9 @@ static expr floor_of_small(expr a, expr b, expr floored) {
     return SELECT(is_less, SELECT(differ, F32(-1), F32(0)), floored);
 }
 
-// Of f32. Products and differences lose no bits if both operands are far from the ends of the range: a small
-// divisor, or two large numbers, are multiplied by a power of two first. Quotients stay, and remainders are
-// divided by it.
+// Computes a remainder or floored quotient of f32. Products and differences lose no bits if both operands are
+// far from the ends of the range. So if the divisor is small, or both numbers are large, both are multiplied
+// by a power of two first. This does not change quotients; remainders are divided by it.
 static expr divide_exactly(enum tile_op op, expr a, expr b) {
     expr is_small = AND(LT(ABS(a), F32(0x1p60)), LT(ABS(b), F32(0x1p-30)));
     expr is_large = AND(LE(F32(0x1p120), ABS(a)), LE(F32(1), ABS(b)));
@@ -90,7 +91,7 @@ static expr divide_exactly(enum tile_op op, expr a, expr b) {
     return made;
 }
 
-// 16 bits divide as f32.
+// Computes the same for f32 and for 16 bits, in f32.
 static expr divide_on_lanes(enum tile_op op, expr a, expr b) {
     struct tile_type f32 = {TILE_FLOAT, 32, 1};
     expr made = divide_exactly(op, tile_cast(f32, a), tile_cast(f32, b));

@@ -1,4 +1,4 @@
-// map_reduce.c - a map and the reduction of the rows that it stores become one loop over rows: each row is
+// map_reduce.c - joins a map and the reduction of the rows that it stores in one loop over rows: each row is
 // reduced while it is in the cache, and a tile that only passes rows on becomes a buffer of one row. For
 // targets whose blocks are loops of one thread.
 
@@ -7,7 +7,7 @@
 // A map, and the loop after it that reduces rows of what it stores.
 struct pair {
     struct tile_stmt *map, *loop;
-    struct tile_stmt *store, *reduce; // the last of the map; in the loop
+    struct tile_stmt *store, *reduce; // the last store of the map; the reduction in the loop
     int lines;                        // axes of the loop
 };
 
@@ -21,8 +21,8 @@ static struct tile_stmt *last_of(struct tile_stmt *body) {
     return body;
 }
 
-// A loop over lines that begins with the memory of a result and its reduction; of one line, what stands for
-// it.
+// Returns whether a statement is a loop over rows that begins with the allocation of a result and its
+// reduction. For one row, this is an `if` whose condition is true.
 static bool is_loop(const struct tile_stmt *s) {
     bool is_one = s->kind == TILE_IF && !s->other && s->mask->op == TILE_CONST && s->mask->bits;
     return (s->kind == TILE_MAP || is_one) && s->body && s->body->kind == TILE_ALLOC && s->body->next &&
@@ -37,7 +37,7 @@ static bool have_same_lines(const struct pair *p) {
     return same;
 }
 
-// What the map stores last is what the loop reduces, line by line.
+// Returns whether the loop reduces, row by row, what the map stores last.
 static bool is_that_line(const struct pair *p) {
     const struct tile_region *r = &p->reduce->region[0];
     bool same = r->buffer == p->store->buffer && r->buffer->ndim == p->lines + 1 && r->origin && r->extent &&
@@ -50,7 +50,8 @@ static bool is_that_line(const struct pair *p) {
     return same;
 }
 
-// What follows the reduction stores results that the map has not seen.
+// Returns whether the loop stores after the reduction only to memory that the map does not use, without
+// touching what the map stores, and whether the map has only one store into the tile.
 static bool is_apart(const struct pair *p) {
     for (const struct tile_stmt *s = p->reduce->next; s; s = s->next) {
         if (s->kind != TILE_STORE || pass_uses(p->map->body, tile_memory_of(s->buffer)))
@@ -75,7 +76,7 @@ static bool is_pair(struct pair *p, struct tile_stmt *first) {
     return have_same_lines(p) && is_that_line(p) && is_apart(p);
 }
 
-// The map of one line, in the names of the loop.
+// Reduces the map to one row, with the names of the loop.
 static bool take_line(const struct pair *p) {
     expr value[TILE_DIMS];
     for (int i = 0; i < p->lines; i++)
@@ -90,7 +91,7 @@ static bool take_line(const struct pair *p) {
     return true;
 }
 
-// Stores before the last as a map of their own: only one is reduced.
+// Moves the stores before the last one to a map of their own: only the last one is reduced.
 static bool split(struct tile_kernel *kernel, const struct pair *p) {
     if (p->map->body == p->store)
         return true;

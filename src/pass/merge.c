@@ -1,6 +1,6 @@
-// merge.c - a loop of products along k, each added to the same tile, is one product along all of it: sums of
-// products have no order. And one that is added to zeros replaces them. For targets whose unit takes any
-// length.
+// merge.c - replaces a loop of products along k, which are added to the same tile, by one product along all
+// of k, since the sums in a product have no defined order; and lets a product that is added to zeros
+// overwrite them. For targets whose matrix unit takes any length.
 
 #include "pass/pass.h"
 
@@ -8,8 +8,8 @@ static int64_t number_of(expr e) {
     return e->op == TILE_CONST ? tile_value_of(e->type, e->bits).i : 0;
 }
 
-// e = name * factor + rest. The rest is an expression of the current kernel; false: it is nothing of the
-// kind.
+// Splits e into name * factor + rest. The rest is an expression of the current kernel. Returns false if e is
+// no such sum.
 static bool split(expr e, const struct tile_name *name, int64_t *factor, expr *rest) {
     expr a = e->args ? e->arg[0] : NULL, b = e->args > 1 ? e->arg[1] : NULL,
          zero = tile_const_int(e->type, 0);
@@ -37,13 +37,14 @@ static bool split(expr e, const struct tile_name *name, int64_t *factor, expr *r
     return true;
 }
 
-// The axis of a factor that is summed.
+// Returns the axis of a factor that is summed.
 static int sum_axis(const struct tile_stmt *s, int at) {
     bool is_last = at == 0 ? !s->transpose[0] : s->transpose[1];
     return s->region[at].buffer->ndim - 1 - !is_last;
 }
 
-// Rounds of the loop are neighbours along k: origin moves by the extent.
+// Returns whether the iterations of a loop read adjacent parts of a factor along k: the origin moves by the
+// extent. Sets *rest to the origin of the first iteration.
 static bool is_along(const struct tile_stmt *s, int at, const struct tile_name *k, expr *rest) {
     const struct tile_region *r = &s->region[at];
     int64_t factor;
@@ -76,7 +77,7 @@ static bool is_sum(const struct tile_stmt *s, const struct tile_name *k) {
            !is_same_memory(s, 1, s, 2);
 }
 
-// Whether one of the statements before s, in the same body, sums into the same tile.
+// Returns whether a statement before s in the same body sums into the same tile.
 static bool is_repeated(const struct tile_stmt *body, const struct tile_stmt *s) {
     for (const struct tile_stmt *other = body; other != s; other = other->next)
         if (is_same_memory(other, 2, s, 2))
@@ -94,7 +95,7 @@ static bool can_merge(const struct tile_stmt *loop) {
     return true;
 }
 
-// All rounds as one: from where the first begins, so many times as long.
+// Extends a product to all iterations: it begins where the first one does, and is as many times as long.
 static void lengthen(const struct tile_stmt *loop, struct tile_stmt *s) {
     for (int i = 0; i < 2; i++) {
         int axis = sum_axis(s, i);
@@ -133,7 +134,8 @@ static bool is_cleared(const struct tile_stmt *s) {
     return s->kind == TILE_FILL && is_all(&s->region[1]) && s->value->op == TILE_CONST && s->value->bits == 0;
 }
 
-// The product that what a fill has written is added to next; NULL: something else may see it before.
+// Returns the product that is next added to the tile that a fill has cleared; NULL: something else may access
+// the tile before.
 static struct tile_stmt *product_after(const struct tile_stmt *fill) {
     const struct tile_buffer *b = fill->region[1].buffer;
     for (struct tile_stmt *s = fill->next; s; s = s->next) {
@@ -150,7 +152,7 @@ static struct tile_stmt *product_after(const struct tile_stmt *fill) {
     return NULL;
 }
 
-// Whether a product gives all of its tile: else the rest would not be cleared.
+// Returns whether a product sets all of its tile; else the rest would not be cleared.
 static bool is_filled_by(const struct tile_stmt *s) {
     const struct tile_region *a = &s->region[0], *b = &s->region[1];
     const struct tile_buffer *c = s->region[2].buffer;
@@ -159,7 +161,7 @@ static bool is_filled_by(const struct tile_stmt *s) {
     return c->ndim == 2 && m >= 0 && n >= 0 && pass_number(c->shape[0]) == m && pass_number(c->shape[1]) == n;
 }
 
-// A product that is added to zeros replaces what was there.
+// Lets products that are added to zeros overwrite the old elements, and removes the fills.
 static void clear_block(struct tile_stmt **at) {
     while (*at) {
         struct tile_stmt *s = *at, *product = is_cleared(s) ? product_after(s) : NULL;

@@ -1,22 +1,22 @@
 // overlay.c - if a block needs more shared memory than a workgroup can have, buffers whose uses do not
 // overlap in time share memory.
 //
-// The uses of a buffer reach from the first statement of the block that touches it to the last. The largest
-// buffers come first: each takes the memory of one that is as large, and that is in use together with it or
-// with its other borrowers nowhere.
+// A buffer is in use from the first statement of the block that touches it to the last. The largest buffers
+// come first: each takes the memory of an earlier one, if it is never in use together with that one or its
+// other borrowers.
 
 #include "pass/threads.h"
 
 struct uses {
     const struct tile_buffer *buffer; // NULL: it is not declared in the block itself, or cannot share
     int64_t bytes;
-    int first, last; // statements; first -1: none touches it
+    int first, last; // numbers of statements; first -1: none touches it
 };
 
 struct rooms {
     struct group *g;
     struct uses *of; // by id
-    int at;          // the statement that is looked at
+    int at;          // the number of the current statement
 };
 
 static void note_use(struct group *g, const struct access *a, void *data) {
@@ -34,7 +34,7 @@ static int64_t bytes_of(const struct tile_buffer *b) {
     return tile_times(MAX_OF(count, 0), tile_type_bytes(b->type), &bytes) ? bytes : INT64_MAX / 2;
 }
 
-// All uses; the bytes that the block has of shared memory.
+// Finds the uses of all buffers. Returns the bytes of shared memory that the block has.
 static int64_t find_uses(struct rooms *r) {
     int64_t all = 0;
     for (int i = 0; i < r->g->buffers; i++)
@@ -58,7 +58,7 @@ static bool overlap(const struct uses *a, const struct uses *b) {
     return a->first <= b->last && b->first <= a->last;
 }
 
-// Whether nothing that has the memory of `lender` is in use together with u.
+// Returns whether no buffer in the memory of `lender` is in use together with u.
 static bool is_free(const struct rooms *r, const struct tile_buffer *lender, const struct uses *u) {
     for (int i = 0; i < r->g->buffers; i++)
         if (r->of[i].buffer && (r->of[i].buffer == lender || r->g->of[i].lender == lender) &&

@@ -31,7 +31,7 @@ struct spelling {
     const char *integer; // for integers, where it differs
 };
 
-// What workgroups of a target are like.
+// The workgroups of a target.
 struct target_group {
     int threads;         // per workgroup, if a kernel does not say
     int flat_threads;    // per workgroup that computes a piece of a long map
@@ -48,7 +48,7 @@ struct target_group {
     bool is_serial;
 };
 
-// What a unit whose code is SPIR-V can do, by its driver's word and by trying.
+// The capabilities of a unit whose code is SPIR-V, as its driver reports them or as tests found.
 struct target_spirv {
     bool has_i64, has_f64, has_f16; // arithmetic on these
     bool has_bytes, has_halves;     // elements of 8 and of 16 bits in storage buffers
@@ -64,12 +64,12 @@ struct target_spirv {
     uint32_t rounds, keeps_small, keeps_special;
     int push_bytes;     // the most bytes of push constants
     bool has_addresses; // kernels can reach buffers by addresses
-    bool is_far;        // this is the record of kernels that do (target.far)
+    bool is_far;        // this is the record of kernels that use addresses (target.far)
     int buffers;        // the most buffers that a kernel can have by bindings
     uint32_t matrices;  // dtypes whose matrices a subgroup multiplies: target_set_matrices
 };
 
-// What a chip is like whose memory is divided into lanes and which executes commands on whole tiles: lanes.h.
+// A chip whose memory is divided into lanes, and which executes commands on whole tiles: lanes.h.
 struct target_lanes {
     int cores;
     int64_t bytes; // per lane
@@ -184,7 +184,7 @@ bool pass_simple_lists(struct tile_kernel *kernel, const struct target *target,
 // Calls visit for every place of the kernel's statements that holds an expression.
 void pass_each_expr(struct tile_stmt *body, void (*visit)(expr *place, void *data), void *data);
 
-// Returns the replacement of an expression, or that itself; NULL: it failed.
+// Returns the replacement of an expression, or the expression itself; NULL: it failed.
 typedef expr pass_replacement(void *data, expr e);
 // Returns the same op on the replacements of its operands by `of`: e itself if none changes, NULL if one is
 // NULL.

@@ -71,7 +71,7 @@ static bool is_sound(const struct tile_kernel *kernel) {
 #endif
 }
 
-// Every op that is left has to be the target's own.
+// Returns whether the target can spell a node that is left after the passes, with an error if not.
 static bool check_node(const struct target *target, expr e) {
     return target_spells(target, e) ||
            error_false(ZL_ERROR_COMPILE, "target %s has no %s of %s", target->name, tile_op_name(e->op),

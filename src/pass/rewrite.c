@@ -7,7 +7,7 @@
 struct rewriter {
     const struct target *target;
     pass_rule *rule;
-    expr *memo; // by id: what stands for that node
+    expr *memo; // by id: the replacement of the node
     int cap;
     bool failed;
 };

@@ -1,5 +1,5 @@
-// simplify.c - folds what is known. Every rule gives the same bits for every input, signed zeros and NaN
-// among them.
+// simplify.c - folds constants, and removes ops that change nothing. Every rule gives the same bits for every
+// input, signed zeros and NaN among them.
 
 #include "pass/pass.h"
 
@@ -22,7 +22,7 @@ static bool is_all_ones(expr e) {
     return is_bits(e, UINT64_MAX >> (64 - e->type.bits));
 }
 
-// A zero that x + zero leaves alone: of floats -0, of integers 0.
+// Returns whether e is a zero with x + e = x for every x: -0 of floats, 0 of integers.
 static bool is_nothing_added(expr e) {
     return tile_type_is_float(e->type) ? is_value(e, -0.0) : is_bits(e, 0);
 }
@@ -39,7 +39,7 @@ static expr folded(expr e) {
         arg[i] = tile_value_of(e->arg[i]->type, e->arg[i]->bits);
     }
     if (tile_op_is_row(e->op) && tile_lower(e->op, e->arg[0], e->arg[1], e->arg[2]))
-        return NULL; // a target's own word for a row that is no base op
+        return NULL; // tile_apply computes base ops alone
     union tile_value v = tile_apply(e->op, e->type, e->arg[e->args - 1]->type, arg);
     return tile_const_bits(e->type, tile_bits_of(e->type, v));
 }
@@ -80,7 +80,7 @@ static expr same_twice(expr e) {
     return e->arg[0] == e->arg[1] ? e->arg[0] : NULL;
 }
 
-// Of and, all ones change nothing, and zeros are the result; of or, the other way round.
+// x & 0 and x | ones are the constant; x & ones and x | 0 are x.
 static expr and_or_bits(expr e) {
     bool is_and = e->op == TILE_AND;
     for (int i = 0; i < 2; i++) {
@@ -116,7 +116,7 @@ static expr choose(expr e) {
                                                         : NULL;
 }
 
-// Whether every value of the type `small` is one of `large`.
+// Returns whether every value of the type `small` is one of `large`.
 static bool holds(struct tile_type large, struct tile_type small) {
     if (tile_type_is_integer(large) && large.kind == small.kind)
         return large.bits >= small.bits;
@@ -128,7 +128,7 @@ static bool holds(struct tile_type large, struct tile_type small) {
            small.bits * 2 <= large.bits;
 }
 
-// There and back through a type that holds everything.
+// Removes conversions to a type that holds every value, and back.
 static expr convert(expr e) {
     expr x = e->arg[0];
     bool is_return =

@@ -8,10 +8,10 @@ static const struct tile_type u8 = {TILE_UINT, 8, 1}, i8 = {TILE_INT, 8, 1}, i32
                               f16 = {TILE_FLOAT, 16, 1}, f32 = {TILE_FLOAT, 32, 1};
 
 struct bytes {
-    struct tile_type *was; // by id of the buffer: its type at first
-    expr *memo;            // by id of the expression: the same in bytes
+    struct tile_type *was; // by id of the buffer: its type before this pass
+    expr *memo;            // by id of the expression: its replacement
     int ids;
-    bool *is_done; // by token
+    bool *is_done; // by token: its copy became a map
     bool is_lanes; // the target has no subnormal numbers, and multiplies floats of 8 bits
     bool failed;
 };
@@ -55,7 +55,7 @@ static expr rebuild(struct bytes *b, expr e) {
 
 static expr in_bytes(struct bytes *b, expr e) {
     if (e->id >= b->ids)
-        return e; // made here
+        return e; // this pass made it
     if (!b->memo[e->id])
         b->memo[e->id] = rebuild(b, e);
     return b->memo[e->id];
@@ -74,7 +74,7 @@ static struct tile_type was(const struct bytes *b, const struct tile_region *r) 
     return r->buffer ? b->was[r->buffer->id] : u8;
 }
 
-// Element by element, converted.
+// Emits a copy that converts, element by element.
 static void copy(struct bytes *b, const struct tile_region *from, const struct tile_region *to, expr outside,
                  struct tile_type type) {
     struct box box = box_of(from, to);
@@ -84,7 +84,7 @@ static void copy(struct bytes *b, const struct tile_region *from, const struct t
     tile_close();
 }
 
-// The same numbers in a tile of another type.
+// Returns a new tile of another type with the same numbers.
 static struct tile_region widened(struct bytes *b, const struct tile_region *r, struct tile_type type,
                                   int axes) {
     int ndim = r->buffer->ndim;
@@ -103,7 +103,8 @@ static struct tile_region widened(struct bytes *b, const struct tile_region *r, 
     return to;
 }
 
-// What a target's unit takes, that holds the numbers exactly: as the other factor, if that is a float.
+// Returns the type that stands for a small one in a product, and has all of its numbers: that of the other
+// factor if it is a float, else one that the unit of a target takes.
 static struct tile_type factor_type(struct tile_type type, struct tile_type other) {
     if (tile_type_is_integer(type))
         return i8;
@@ -139,7 +140,7 @@ static bool converts(const struct bytes *b, const struct tile_stmt *s) {
     return (tile_type_is_small(from) || tile_type_is_small(to)) && !tile_type_equal(from, to);
 }
 
-// Conversions are done at once: nobody waits for them.
+// Replaces a statement, and removes the waits for conversions, which are synchronous.
 static bool emit(void *data, const struct tile_stmt *s) {
     struct bytes *b = data;
     bool is_line =
@@ -162,7 +163,7 @@ static void look_at(expr e, void *found) {
     *(bool *)found |= tile_type_is_small(e->type);
 }
 
-// Buffers and variables become bytes.
+// Makes a buffer of small numbers one of bytes. Returns whether it was one.
 static bool take_buffer(struct bytes *b, struct tile_buffer *buffer) {
     bool is_small = tile_type_is_small(buffer->type);
     b->was[buffer->id] = buffer->type;

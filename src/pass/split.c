@@ -1,9 +1,9 @@
-// split.c - `thread` as loops over the threads, for targets whose blocks are one thread.
+// split.c - replaces `thread` by loops over threads, for targets whose blocks are one thread.
 //
 // The code is cut where threads meet, and each piece becomes a map over all threads. What a thread keeps from
-// piece to piece is an element of the block's memory: a variable becomes a buffer of as many elements as
-// there are threads, and local memory gets a first axis. Conditions and bounds around meeting places are the
-// first thread's, since all threads have the same.
+// piece to piece is stored in memory of the block: a variable becomes a buffer with an element per thread,
+// and local memory gets a first axis for the threads. Conditions and bounds around meeting places are
+// computed for the first thread, since they are the same for all.
 
 #include "pass/boxes.h"
 
@@ -11,9 +11,9 @@
 
 struct split {
     const struct tile_name *thread;
-    expr count, now; // of threads; the one whose code is made
+    expr count, now; // of threads; the thread whose code is generated
     const struct tile_buffer **memory,
-        **variable; // what stands for local buffers and for variables, by id; NULL: itself
+        **variable; // the replacements of local buffers and of variables, by id; NULL: there is none
     int buffers, names;
     struct map rewritten; // expressions of the thread `now`
     bool failed;
@@ -64,7 +64,7 @@ static void become(struct split *t, expr thread) {
 
 // Statements ------------------------------------------------------------------------------------------------
 
-// Emits a statement with the thread's own numbers in its expressions; one that has a body is opened.
+// Emits a statement with its expressions rewritten for the current thread. Leaves one with a body open.
 static struct tile_stmt *emit_alone(struct split *t, const struct tile_stmt *s) {
     const struct tile_buffer *own = s->index ? memory_of(t, s->buffer) : NULL;
     expr at[1 + TILE_DIMS] = {t->now};
@@ -106,7 +106,7 @@ static bool is_cut(const struct tile_stmt *s) {
     return tile_is_meeting(s) || (s->kind == TILE_ALLOC && s->buffer->base);
 }
 
-// Through memory of all threads: one map writes what the next one reads.
+// Emits a shuffle through memory with an element per thread: one map writes what the next one reads.
 static void emit_shuffle(struct split *t, const struct tile_stmt *s) {
     struct tile_buffer *given = tile_alloc("given", s->value->type, TILE_REGISTER, 1, &t->count);
     for (int turn = 0; turn < 2 && given; turn++) {
@@ -165,7 +165,8 @@ static int64_t bytes_of(const struct tile_buffer *b) {
     return is_known ? bytes : -1;
 }
 
-// A view has all of its memory, so that a first axis of both is that of the threads.
+// Replaces local memory, or a view of it, by memory with a first axis for the threads. A view has to be as
+// large as its memory, so that this axis is the same in both.
 static void keep_buffer(struct split *t, const struct tile_stmt *s) {
     expr shape[1 + TILE_DIMS] = {t->count};
     const struct tile_buffer *b = s->buffer, *base = b->base ? memory_of(t, b->base) : NULL;

@@ -1,8 +1,8 @@
-// stages.c - pipelined loops: copies from global to shared memory run ahead of the turn that needs them.
+// stages.c - pipelined loops: copies from global to shared memory run ahead of the iteration that needs them.
 //
 //     pipeline k in n stages 3 { copy A[k] -> a ; gemm a, b -> c }
 //
-// becomes, with room for three of a,
+// becomes, with room for three stages of a,
 //
 //     t = copy_async A[0] -> a[0] ; t = copy_async A[1] -> a[1]
 //     for k in n {
@@ -11,8 +11,8 @@
 //       gemm a[k % 3], b -> c
 //     }
 //
-// Where copies do not run on by themselves, threads hold what comes next in registers while the turn
-// computes. With room for one of a, they wait for each other once more before they write it:
+// If the target has no asynchronous copies, threads load what the next iteration needs into registers while
+// the current one computes. With room for two stages of a (with one, another barrier precedes the last copy):
 //
 //     copy A[0] -> a[0]
 //     for k in n {
@@ -30,13 +30,13 @@ struct stages {
     const struct target *target;
     const struct tile_stmt *body;  // the kernel's
     const struct tile_stmt *block; // the grid's
-    const struct tile_stmt *loop;  // being made
-    int copies;                    // that run ahead
+    const struct tile_stmt *loop;  // the one that is being pipelined
+    int copies;                    // in the loop: those that run ahead
     const struct tile_stmt *copy[COPIES];
-    const struct tile_buffer *now[COPIES];  // what stands for their destinations
-    const struct tile_buffer *next[COPIES]; // registers of the next turn's, where copies do not run on
-    expr turn;                              // of the loop; NULL: outside of it
-    int count;                              // stages
+    const struct tile_buffer *now[COPIES];  // the buffers with stages that replace their destinations
+    const struct tile_buffer *next[COPIES]; // registers for the next iteration, if copies are synchronous
+    expr turn;                              // the variable of the loop; NULL: outside of it
+    int count;                              // of stages
     struct group g;                         // for rewriting
 };
 
@@ -52,11 +52,11 @@ static void count_use(struct group *g, const struct access *a, void *data) {
     (void)g;
     bool is_it = tile_memory_of(a->buffer) == u->buffer;
     u->uses += is_it;
-    u->writes += is_it && (a->is_write || a->buffer != u->buffer); // a view stays where it is
+    u->writes += is_it && (a->is_write || a->buffer != u->buffer); // a view would not follow the stages
 }
 
-// Whether the memory keeps the values that it has when the grid begins: it is an input, or an earlier grid
-// wrote it and this one does not.
+// Returns whether memory keeps the values that it has when the grid begins: it is an input, or an earlier
+// grid wrote it and this one does not.
 static bool is_constant(struct stages *t, const struct tile_buffer *b) {
     if (b->parameter >= 0 && !b->is_output)
         return true;
@@ -71,7 +71,8 @@ static bool assigns(const struct tile_stmt *s, const void *name) {
     return (s->kind == TILE_ASSIGN && s->name[0] == name) || s->old == name;
 }
 
-// Where a source is depends on the turn alone: nothing that the loop computes.
+// Returns whether a node depends on what the loop computes. The place of a source may only depend on the
+// number of the iteration.
 static bool is_computed(expr e, const void *data) {
     const struct stages *t = data;
     return (e->op == TILE_LOCAL && pass_find(t->loop->body, assigns, e->name)) ||
@@ -94,7 +95,8 @@ static bool runs_ahead(struct stages *t, const struct tile_stmt *s) {
     return all.uses == here.uses && here.writes == 1;
 }
 
-// Of more than any group has, as much as that: sums of them, times the stages of a loop, fit into 64 bits.
+// Returns the bytes of a tile, or `most` for one larger than the memory of any workgroup: sums of such
+// numbers, times the stages of a loop, fit into 64 bits.
 static int64_t bytes_of(const struct target *target, const struct tile_buffer *b) {
     static const int64_t most = 1 << 26;
     int64_t count = tile_type_bytes(b->type);
@@ -116,7 +118,8 @@ static int64_t block_bytes(const struct target *target, const struct tile_stmt *
     return bytes;
 }
 
-// As many stages as there is room for.
+// Finds the copies of a loop that can run ahead, and uses as many stages as there is room for. Returns false
+// if there is no such copy, or no room.
 static bool plan(struct stages *t, const struct tile_stmt *loop) {
     int64_t copied = 0;
     t->loop = loop;
@@ -151,7 +154,8 @@ static expr stage_of(const struct stages *t, expr turn) {
     return box_index(REM(tile_cast(tile_type_of(ZL_UINT32), turn), thread_number(t->count)));
 }
 
-// The buffer's element or rectangle of the turn's stage.
+// Writes the indices of an element of a buffer, or of its first one if `index` is NULL, in the stage of an
+// iteration.
 static void at_stage(const struct stages *t, expr turn, const struct tile_buffer *b, const expr *index,
                      expr *out) {
     out[0] = stage_of(t, turn);
@@ -188,7 +192,7 @@ static expr rewrite(void *data, expr e) {
 
 static void block(void *data, const struct tile_stmt *body);
 
-// A statement of the loop's body, with what it uses of stages.
+// Emits a statement of the loop's body, with the buffers that have stages.
 static void in_loop(struct stages *t, const struct tile_stmt *s) {
     expr origin[3][TILE_DIMS + 1], size[3][TILE_DIMS + 1];
     struct tile_stmt next = *s;
@@ -203,7 +207,7 @@ static void in_loop(struct stages *t, const struct tile_stmt *s) {
     pass_emit_bodies(s, block, t);
 }
 
-// The copies of a turn, which has not come yet, to its stage; or to registers.
+// Emits the copies of a later iteration, to its stage or, with to_next, to registers.
 static void begin_copies(struct stages *t, expr turn, int token, bool to_next) {
     for (int i = 0; i < t->copies; i++) {
         const struct tile_stmt *s = t->copy[i];
@@ -228,7 +232,7 @@ static void begin_copies(struct stages *t, expr turn, int token, bool to_next) {
     map_free(&t->g.rewritten);
 }
 
-// From registers to the turn's stage.
+// Emits the copies from registers to the stage of an iteration.
 static void end_copies(struct stages *t, expr turn) {
     for (int i = 0; i < t->copies; i++) {
         expr origin[TILE_DIMS + 1], extent[TILE_DIMS + 1];
@@ -248,7 +252,8 @@ static expr is_before_end(const struct stages *t, expr turn) {
     return LT(turn, box_index(t->loop->extent[0]));
 }
 
-// Destinations get room for all stages where they are declared, or before the loop if that is in it.
+// Allocates the buffer with stages of a destination where the destination is declared, or before the loop if
+// it is declared in the loop. Returns whether the statement declares a destination.
 static bool declare(struct stages *t, const struct tile_stmt *s) {
     int which = s->kind == TILE_ALLOC ? copied_at(t, s->buffer) : t->copies;
     if (which == t->copies || t->now[which])
@@ -297,7 +302,7 @@ static void make_loop(struct stages *t) {
     thread_barrier();
     tile_open_if(is_before_end(t, later));
     expr last = SUB(box_index(loop->extent[0]), box_number(1));
-    begin_copies(t, MIN(later, last), token, by_registers); // of which the bounds are known
+    begin_copies(t, MIN(later, last), token, by_registers); // MIN gives bounds to range analysis
     tile_close();
     block(t, loop->body);
     if (by_registers) {
@@ -333,7 +338,7 @@ static bool is_pipelined(const struct tile_stmt *s, const void *data) {
     return s->kind == TILE_FOR && s->loop == TILE_PIPELINED && s->stages > 1;
 }
 
-// One loop at a time, until none is left that can run ahead.
+// Pipelines the first pipelined loop of a grid, if copies of it can run ahead.
 static void make_block(struct stages *t, const struct tile_stmt *grid) {
     const struct tile_stmt *loop = pass_find(grid->body, is_pipelined, NULL);
     bool works = loop && plan(t, loop);
@@ -344,7 +349,7 @@ static void make_block(struct stages *t, const struct tile_stmt *grid) {
     tile_close();
 }
 
-// An `if` whose condition is known, by a param, is its statements.
+// Replaces an `if` whose condition is known, for instance by a param, by its statements.
 static void choose_known(struct tile_stmt **link) {
     while (*link) {
         struct tile_stmt *s = *link, **end = link;

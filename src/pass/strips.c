@@ -1,5 +1,5 @@
-// strips.c - tiles that the lanes have no room for: the statements that use them go along one axis strip by
-// strip.
+// strips.c - makes tiles fit into the lanes: statements that use a tile that is too large become a loop over
+// strips along an axis of it.
 //
 //     copy A[b * 512, 0] -> t ; reduce add t -> s axis 1 ; copy s -> y[b * 512]
 //
@@ -9,9 +9,9 @@
 //         copy A[b * 512 + k * 64, 0] -> t ; reduce add t -> s axis 1 ; copy s -> y[b * 512 + k * 64]
 //     }
 //
-// One tile is cut along an axis, and with it every tile that a statement uses along the same points. What
-// such a statement reduces along that axis takes a strip after the other. Statements between them that touch
-// none of these tiles go before the loop, or behind it.
+// One tile is cut along an axis, and with it every tile that a statement accesses with the same indices.
+// Reductions along that axis combine one strip after the other. Statements between them that touch none of
+// these tiles go before or behind the loop.
 
 #include "pass/strips.h"
 
@@ -82,7 +82,7 @@ static bool line_axes(struct strips *p, const struct tile_stmt *s, int *axis) {
            pass_number(tile_region_size(&s->region[0], axis[0])) == p->extent;
 }
 
-// Rows of the result are those of a, its columns those of b, and the depth is of both.
+// The result has the rows of a and the columns of b; a and b share the depth.
 static bool product_axes(struct strips *p, const struct tile_stmt *s, int *axis) {
     enum { ROWS, COLUMNS, DEPTH };
     const int of[3][2] = {{s->transpose[0] ? DEPTH : ROWS, s->transpose[0] ? ROWS : DEPTH},
@@ -115,7 +115,7 @@ bool strips_axes(struct strips *p, const struct tile_stmt *s, int *axis) {
     }
 }
 
-// Whether its sizes, places or numbers are read from such a tile.
+// Returns whether an expression of a statement, such as a size or an index, loads from a tile that is cut.
 static bool depends_on_cut(const struct strips *p, const struct tile_stmt *s) {
     expr list[TILE_STMT_EXPRS];
     int count = tile_stmt_exprs(s, list);
@@ -155,7 +155,8 @@ static int variable_of(const struct tile_stmt *map, expr index) {
     return -1;
 }
 
-// The variable that goes along the cut axes; then, where that is known, other tiles that it goes along.
+// A search for the variable of a map that indexes the cut axes or, if that is known, for other tiles that it
+// indexes.
 struct map_join {
     struct strips *p;
     const struct tile_stmt *map;
@@ -275,7 +276,7 @@ static bool assigns_of(const struct tile_stmt *s, const void *other) {
     return name && pass_find(other, reads_name, name);
 }
 
-// Whether two statements may not change places.
+// Returns whether two statements must keep their order.
 static bool conflict(const struct tile_stmt *a, const struct tile_stmt *b) {
     struct tile_stmt one = *a, two = *b;
     one.next = two.next = NULL;
@@ -283,10 +284,10 @@ static bool conflict(const struct tile_stmt *a, const struct tile_stmt *b) {
            pass_find(&one, assigns_of, &two) || pass_find(&two, assigns_of, &one);
 }
 
-// Statements of the loop, without those that hold others.
+// Statements of the loop, without those that contain others.
 struct leaves {
     const struct tile_stmt *of[STRIPS_LEAVES],
-        *outer[STRIPS_LEAVES]; // and the statement of the list that each is in
+        *outer[STRIPS_LEAVES]; // the statement of the list that contains it
     int count;
 };
 
@@ -317,7 +318,8 @@ static const struct tile_region *region_of(const struct tile_stmt *s, const stru
     return NULL;
 }
 
-// Copies from and to the same rectangle of device memory: strips of it do not meet.
+// Returns whether two statements copy from or to the same rectangle of device memory, so that their different
+// strips do not overlap.
 static bool are_alike(const struct tile_stmt *a, const struct tile_stmt *b,
                       const struct tile_buffer *memory) {
     const struct tile_region *x = region_of(a, memory), *y = region_of(b, memory);
@@ -326,8 +328,9 @@ static bool are_alike(const struct tile_stmt *a, const struct tile_stmt *b,
     return !memcmp(x->origin, y->origin, sizeof *x->origin * (size_t)memory->ndim);
 }
 
-// A statement of the loop that touches no strip is repeated: what it writes has to be written as a whole
-// first, and be of use in the same statement of the list alone.
+// Returns whether a statement of the loop that touches no strip may be repeated for each strip. What it
+// writes has to be a variable, or a tile that is set as a whole first, and only the same statement of the
+// list may use it.
 static bool can_repeat(const struct leaves *v, const struct tile_stmt *list, int at) {
     const struct tile_stmt *s = v->of[at], *outer = v->outer[at], *first = NULL;
     const struct tile_buffer *memory = written_by(s);
@@ -352,14 +355,14 @@ static bool writes_far_of(const struct tile_stmt *s, const void *other) {
     return memory && !lanes_is_local(memory) && pass_touches(other, memory) && !are_alike(s, other, memory);
 }
 
-// Whether a statement writes, of device memory, what another one touches at other places.
+// Returns whether a statement writes device memory that another one accesses as another rectangle.
 static bool meet(const struct tile_stmt *a, const struct tile_stmt *b) {
     struct tile_stmt alone = *a;
     alone.next = NULL;
     return pass_find(&alone, writes_far_of, b);
 }
 
-// Whether strip after strip may go through all statements of the loop.
+// Returns whether the statements of the loop may run for one strip after the other.
 static bool can_follow(struct strips *p, const struct tile_stmt *list, const struct leaves *v) {
     if (v->count > STRIPS_LEAVES)
         return false;
@@ -378,7 +381,8 @@ static bool can_follow(struct strips *p, const struct tile_stmt *list, const str
     return true;
 }
 
-// Where each statement from the first to the last that touches a strip goes.
+// Finds the first and the last statement that touches a strip, and the place of each statement between them.
+// Returns false if no loop is possible.
 static bool order(struct strips *p, const struct tile_stmt *list) {
     struct leaves leaves = {.count = 0};
     p->first = p->last = NULL;
@@ -410,11 +414,13 @@ static bool order(struct strips *p, const struct tile_stmt *list) {
     return can_follow(p, list, &leaves);
 }
 
-// All tiles that are cut are of the list, or of statements in it.
+// Returns whether a statement allocates a buffer.
 static bool is_made_in_list(const struct tile_stmt *s, const void *buffer) {
     return s->kind == TILE_ALLOC && s->buffer == buffer;
 }
 
+// Cuts a tile along an axis, and all tiles that have to be cut with it. Returns false if that is not
+// possible, or if one of them is allocated outside of the list.
 static bool cut_along(struct strips *p, const struct tile_stmt *list, const struct tile_buffer *tile,
                       int axis) {
     p->cuts = 0;
@@ -438,7 +444,7 @@ static int lane_of(const struct tile_buffer *b) {
     return b->ndim < 2 ? -1 : b->ndim == 4 ? 1 : b->ndim - 2;
 }
 
-// Bytes of a tile in each lane, if no vector is across the lanes.
+// Returns the bytes of a tile per lane, if no vector is spread across the lanes.
 static int64_t bytes_of(struct strips *p, const struct tile_buffer *b) {
     int64_t size[TILE_DIMS], count = tile_type_bytes(lanes_type(b->type));
     const struct cut *c = strips_cut(p, b);
@@ -459,7 +465,7 @@ static bool is_used_between(const struct tile_stmt *from, const struct tile_stmt
     return false;
 }
 
-// The most that tiles of a list, and of statements in it, need at once.
+// Returns the most bytes per lane that the tiles of a list, and of statements in it, need at the same time.
 static int64_t most_bytes(struct strips *p, const struct tile_stmt *list) {
     int64_t most = 0;
     for (const struct tile_stmt *s = list; s; s = s->next) {
@@ -473,8 +479,9 @@ static int64_t most_bytes(struct strips *p, const struct tile_stmt *list) {
     return most;
 }
 
-// The largest strip, of those that divide the axis, with which tiles need an eighth of the lanes; or else the
-// smallest with which they fit at all. Rows fill the lanes where they can.
+// Chooses the size of strips among the divisors of the axis: the largest with which the tiles need at most an
+// eighth of the lanes' memory, or else the smallest with which they need at most three quarters. If the axis
+// is across the lanes, strips have a multiple of 64 elements where possible.
 static bool choose_size(struct strips *p) {
     int64_t lanes = p->target->lanes->bytes, least = 0;
     bool by_lanes = false;
@@ -511,7 +518,7 @@ static bool is_before(const struct tile_buffer *a, const struct tile_buffer *b, 
     return x > y || (x == y && a->id < b->id);
 }
 
-// Tries the tiles of a list, the largest first, and their axes from the first.
+// Tries to cut the tiles of a list, the largest first, each along one axis after the other.
 static bool cut_one(struct strips *p, const struct tile_stmt *list) {
     const struct tile_buffer *last = NULL, *next;
     int64_t last_bytes = INT64_MAX, bytes;
@@ -538,7 +545,7 @@ static bool cut_one(struct strips *p, const struct tile_stmt *list) {
     }
 }
 
-// Inner lists first: what is cut there needs no more than what is in it.
+// Tries to cut a tile in the inner lists first, where a cut affects fewer statements.
 static bool cut_in(struct strips *p, const struct tile_stmt *list) {
     for (const struct tile_stmt *s = list; s; s = s->next)
         if (s->kind != TILE_MAP && s->kind != TILE_GRID && (cut_in(p, s->body) || cut_in(p, s->other)))
@@ -546,7 +553,8 @@ static bool cut_in(struct strips *p, const struct tile_stmt *list) {
     return cut_one(p, list);
 }
 
-// A block that needs too much; one after the other, as tiles may be cut again.
+// Finds a block whose tiles need too much memory, and a tile to cut in it. pass_strips repeats this, because
+// a tile may be cut again.
 static bool find_cut(struct strips *p, const struct tile_stmt *body) {
     p->cuts = 0;
     p->block = body;

@@ -1,5 +1,5 @@
-// strips_emit.c - emits the loop over strips: the statements of the kernel, on smaller tiles and from the
-// strip's first element on.
+// strips_emit.c - emits the loop over strips: the statements of the kernel on smaller tiles, from the first
+// element of the strip on.
 
 #include "pass/strips.h"
 
@@ -56,7 +56,7 @@ static void emit_map(struct strips *p, const struct tile_stmt *s) {
     tile_close();
 }
 
-// The strip of a region. Lists are the caller's.
+// Returns the strip of a region. `origin` and `extent` have space for its lists.
 static struct tile_region strip_of(struct strips *p, const struct tile_region *r, int axis, expr *origin,
                                    expr *extent) {
     const struct cut *c = strips_cut(p, r->buffer);
@@ -88,6 +88,7 @@ static void emit_regions(struct strips *p, const struct tile_stmt *s, const stru
     tile_append(next);
 }
 
+// Has pass_emit copy every statement.
 static bool as_it_is(void *data, const struct tile_stmt *s) {
     (void)data;
     (void)s;
@@ -121,7 +122,9 @@ static void emit_in_loop(struct strips *p, const struct tile_stmt *s, const stru
         emit_regions(p, s, sum);
 }
 
-// What adds up begins before the loop: with what its op begins with, or with what is there.
+// Initialises the result of a statement that adds up over the strips, before the loop: with the identity of
+// its op, or with the old result. Returns a tile of f32 that the loop adds to, or NULL if it adds to the
+// result itself.
 static const struct tile_buffer *begin_sum(const struct tile_stmt *s) {
     const struct tile_region *to = &s->region[result_of(s)];
     enum tile_op combine = s->kind == TILE_GEMM ? TILE_ADD : s->combine;

@@ -1,9 +1,9 @@
-// swap.c - formulas with other expressions instead of loop variables, or instead of what a buffer holds.
+// swap.c - substitutes expressions for loop variables, and a formula for the elements of a buffer.
 
 #include "pass/pass.h"
 
-// What expressions became, by their ids as far as there is room: formulas of functions share their parts, and
-// have more paths than anyone could follow.
+// The replacements are remembered by id modulo KNOWN: formulas of functions share their parts, and can have
+// too many paths to follow.
 enum { KNOWN = 1024 };
 
 struct swapper {
@@ -39,7 +39,7 @@ expr pass_swap(const struct pass_swap *swap, expr e) {
 }
 
 struct swapping {
-    struct swapper swapper; // of all places
+    struct swapper swapper; // for all expressions
     bool failed;
 };
 

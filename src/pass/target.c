@@ -1,4 +1,4 @@
-// target.c - questions to a target's record.
+// target.c - answers questions about a target from its record.
 
 #include "pass/pass.h"
 
@@ -24,13 +24,13 @@ bool target_spells(const struct target *target, expr e) {
     return true;
 }
 
-// Cooperative matrices are read from rows that lie apart, so that eight of them meet in no bank; others from
-// swizzled ones.
+// Cooperative matrices are read from padded rows, so that eight rows have no bank in common; other matrix
+// instructions read swizzled rows.
 int64_t target_row_bytes(const struct target *target, int64_t bytes) {
     return target->spirv ? bytes + 16 : bytes;
 }
 
-// Without copies that run on by themselves a loop has one stage where there is no room for two.
+// Without asynchronous copies, a loop has one stage if there is no room for two.
 int target_stages(const struct target *target, int wanted) {
     return target->group->has_async ? wanted : 1;
 }
@@ -39,12 +39,12 @@ bool target_copies_ahead(const struct target *target) {
     return target->lanes || target->group->has_async;
 }
 
-// What lanes copy is there at the end of a turn: one turn ahead is enough.
+// Copies to lanes are complete at the end of an iteration, so that one iteration ahead is enough.
 int target_most_stages(const struct target *target, int wanted) {
     return target->lanes || !target->group->has_async ? 2 : wanted;
 }
 
-// A part of the lanes is left for what commands need besides.
+// A quarter of the lanes is left for other tiles of commands.
 int64_t target_staged_bytes(const struct target *target) {
     if (target->lanes)
         return target->lanes->bytes * 64 / 4 * 3;

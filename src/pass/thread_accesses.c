@@ -1,4 +1,4 @@
-// thread_accesses.c - what a statement of a block reads and writes.
+// thread_accesses.c - finds what a statement of a block reads and writes.
 
 #include "pass/threads.h"
 
@@ -31,7 +31,7 @@ struct search {
     void *data;
 };
 
-// Each node once a statement.
+// Visits the loads of an expression, each node once per statement.
 static void in_expr(struct group *g, expr e, const struct search *s) {
     if (e->id < g->ids) {
         if (g->seen[e->id] == g->stamp)

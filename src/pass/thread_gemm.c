@@ -1,5 +1,5 @@
-// thread_gemm.c - products of tiles: by matrix instructions where the target has them, else each thread has
-// some rows times some columns of the result in registers, else each element by itself.
+// thread_gemm.c - products of tiles: by matrix instructions if the target has them; else each thread
+// multiplies some rows and columns in registers; else each element is computed by itself.
 
 #include "pass/threads.h"
 
@@ -10,7 +10,7 @@ static struct tile_region operand(struct group *g, const struct tile_region *r, 
                                         : thread_region(g, r, origin);
 }
 
-// sums: registers of the result.
+// Generates a product by matrix instructions; `sums` are the registers of the result.
 static void by_unit(struct group *g, const struct tile_stmt *s, const struct product *p,
                     const struct tile_buffer *sums) {
     expr origin[2][TILE_DIMS],
@@ -27,7 +27,7 @@ static void by_unit(struct group *g, const struct tile_stmt *s, const struct pro
     tile_append(gemm);
 }
 
-// The result, which is in shared memory, to registers that have the layout of sums, or back.
+// Copies the result from shared memory to registers with the layout of sums, or back.
 static void move_sums(struct group *g, const struct tile_buffer *sums, const struct tile_buffer *result,
                       const struct layout *l, bool is_back) {
     static const int same[TILE_DIMS] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -47,12 +47,13 @@ static void move_sums(struct group *g, const struct tile_buffer *sums, const str
     thread_close_points(&p);
 }
 
-// A result that no layout suits, because it is also read in another shape or in parts.
+// Generates a product by matrix instructions whose result is in shared memory: no layout suits it, because it
+// is also read in another shape or in parts.
 static void by_unit_from_memory(struct group *g, const struct tile_stmt *s, const struct product *p) {
     const struct tile_buffer *result = thread_now(g, s->region[2].buffer);
     struct layout l;
     if (!layout_matrix(&l, p->rows, p->columns, p->down,
-                       p->across)) // fragments_product divides it so that it has one
+                       p->across)) // fragments_product chooses sizes that have one
         g->failed = !error_false(ZL_ERROR_COMPILE, "a product of %lld x %lld has no layout",
                                  (long long)p->rows, (long long)p->columns);
     if (g->failed || !result)
@@ -76,7 +77,7 @@ struct outer {
     struct tile_region from[2];
     expr origin[2][TILE_DIMS];
     struct tile_type type;
-    int64_t size[2]; // columns, rows of a thread: layout axes 1, 0
+    int64_t size[2]; // rows and columns of a thread: layout axes 0 and 1
     const struct tile_buffer *line[2], *sum;
 };
 
@@ -87,7 +88,7 @@ static int64_t along(const struct layout *l, int axis) {
     return size;
 }
 
-// Element number `at` of the thread along an axis of the result.
+// Returns the index of the thread's element `at` along an axis of the result.
 static expr where(const struct outer *o, int axis, expr at) {
     expr digit[LAYOUT_DIGITS];
     for (int i = 0; i < o->layout.slots; i++)
@@ -95,7 +96,7 @@ static expr where(const struct outer *o, int axis, expr at) {
     return box_index(layout_index(&o->layout, axis, o->g->thread, digit));
 }
 
-// The factors of one step of the depth: of a its rows, of b its columns.
+// Loads the factors of one step of the depth: the thread's rows of a, or its columns of b.
 static void read_line(const struct outer *o, int which, expr k) {
     const struct tile_region *r = &o->from[which];
     expr at = thread_unrolled(o->size[which]), index[TILE_DIMS], mine = where(o, which, at);
@@ -155,7 +156,7 @@ static void by_registers(struct group *g, const struct tile_stmt *s, const struc
 
 // Elements --------------------------------------------------------------------------------------------------
 
-// The product of a row and a column, which becomes a loop.
+// Generates the product of a row and a column, as a gemm that a later pass replaces by a loop.
 static void one_element(struct group *g, const struct tile_stmt *s, const struct points *p) {
     expr origin[3][TILE_DIMS], at[3][TILE_DIMS], extent[3][TILE_DIMS];
     struct tile_stmt gemm = *s;

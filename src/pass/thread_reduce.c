@@ -1,22 +1,22 @@
-// thread_reduce.c - reductions by the threads of a group.
+// thread_reduce.c - reductions by the threads of a workgroup.
 //
-// Each thread combines the elements that it holds, or every n-th of a line. Then the threads that share a
-// result combine theirs in two levels: inside of a subgroup by shuffles, and between subgroups through one
-// slot each in shared memory. Every one of them has the result afterwards.
+// Each thread combines the elements that it holds, or every n-th element of a row. Then the threads that
+// share a result combine theirs in two levels: within a subgroup by shuffles, and between subgroups through
+// one slot per subgroup in shared memory. Afterwards all of them have the result.
 
 #include "pass/threads.h"
 #include "tile/math.h"
 
 enum {
-    NARROW_MOST = 64, // numbers of 16 bits, from which on they are not kept as more than that
-    TAKEN_MOST = 4,   // slots of a thread that combines those of subgroups
+    NARROW_MOST = 64, // from this many registers of 16 bits on, renew_narrow copies them
+    TAKEN_MOST = 4,   // slots of subgroups that one thread combines
 };
 
 // Between threads -------------------------------------------------------------------------------------------
 
-// Partial results of all threads, one list of registers each. Threads that differ only in digits along the
-// axis share a result: inside of a subgroup they exchange by shuffles, and each subgroup leaves one slot in
-// shared memory for the others.
+// Partial results of all threads, a list of registers in each. Threads that differ only in digits along the
+// axis share a result: within a subgroup they exchange theirs by shuffles, and each subgroup writes one slot
+// in shared memory for the others.
 struct partial {
     struct group *g;
     enum tile_op combine;
@@ -26,9 +26,9 @@ struct partial {
     bool is_loose;        // each subgroup keeps its own result
     struct layout layout; // of the threads; no digit crosses the end of a subgroup
     int weight[LAYOUT_DIGITS],
-        slots; // slots of a step of each digit, and of all; 0: threads that differ in it share one
+        slots; // slots of a step of each digit (0: its threads share one), and of all digits
     const struct tile_buffer *scratch; // [1, count * slots]
-    const struct partial *most; // NULL, or the maxima of slots whose exponentials less them are added up
+    const struct partial *most; // the maxima that are subtracted in the exponentials of this sum; or NULL
 };
 
 int thread_width(const struct group *g) {
@@ -44,7 +44,7 @@ static bool is_in_subgroup(const struct partial *p, int at) {
     return layout_is_power(low) && layout_is_power(size) && low * size <= thread_width(p->g);
 }
 
-// Cuts the digit that crosses the end of a subgroup in two.
+// Splits digits that cross the end of a subgroup.
 static struct layout cut(const struct layout *l, int width) {
     struct layout out = {0};
     for (int i = 0, low = 1; i < l->threads; low *= l->thread[i++].size) {
@@ -100,8 +100,8 @@ static void shuffle(const struct partial *p, int distance) {
     tile_close();
 }
 
-// The thread's slot, with the digits that are `outer` (shared, of several subgroups) or `inner` (shared, of
-// one) as 0.
+// Returns the thread's slot, with 0 for the shared digits between subgroups if `outer`, and for those within
+// a subgroup if `inner`.
 static expr slot_of(const struct partial *p, bool outer, bool inner) {
     expr slot = NULL;
     if (!outer && !inner && p->slots == p->g->threads)
@@ -120,7 +120,8 @@ static expr number_of(const struct partial *p, expr slot, expr r) {
     return ADD(MUL(r, box_number(p->slots)), box_index(slot));
 }
 
-// True of one of the threads that share a result in a subgroup; NULL: there is only one.
+// Returns a test that is true for one of the threads that share a result in a subgroup; NULL: there is only
+// one.
 static expr is_first(const struct partial *p) {
     expr test = NULL;
     for (int i = 0; i < p->layout.threads; i++)
@@ -135,8 +136,8 @@ static void put(const struct partial *p, expr mask) {
     tile_close();
 }
 
-// Writes what a subgroup has into the memory of all groups of the cluster: its i-th thread into that of the
-// i-th group.
+// Writes the result of a subgroup into the shared memory of all workgroups of the cluster: thread i of the
+// subgroup writes into that of workgroup i.
 static void put_in_all(const struct partial *p) {
     expr lane = AND(p->g->thread, thread_number(thread_width(p->g) - 1));
     expr r = thread_unrolled(p->count), index[2] = {box_number(0), number_of(p, slot_of(p, false, false), r)};
@@ -149,8 +150,8 @@ static void put_in_all(const struct partial *p) {
     tile_close();
 }
 
-// Every group of a cluster has the slots of all of them, once all have put theirs: those of sums, and of the
-// maxima that belong to them.
+// Gives every workgroup of a cluster the slots of all workgroups, and waits until all have written theirs:
+// the slots of sums and, unless `most` is NULL, of the maxima that belong to them.
 static void exchange_in_cluster(struct partial *p, struct partial *most, int inner) {
     if (inner != thread_width(p->g) || p->g->loops) {
         p->g->failed = !error_false(ZL_ERROR_COMPILE,
@@ -168,7 +169,7 @@ static void exchange_in_cluster(struct partial *p, struct partial *most, int inn
     thread_meet(0);
 }
 
-// What makes of an exponential less `own` one less the r-th of the maxima.
+// Returns the factor by which exp(x - own) becomes exp(x - most[r]).
 static expr factor(expr own, const struct tile_buffer *most, expr r) {
     return math_short_exp_f32(SUB(own, thread_load(most, r)), false);
 }
@@ -181,7 +182,8 @@ static void get(const struct partial *p, expr slot, bool adds) {
     tile_close();
 }
 
-// Adds the slots that differ in shared digits from `at` on: those of one subgroup, or those of several.
+// Combines the slots that differ in shared digits from `at` on: those of one subgroup if `inner`, else those
+// of several subgroups.
 static void get_all(const struct partial *p, int at, expr slot, bool inner) {
     while (at < p->layout.threads && (!is_shared(p, at) || is_in_subgroup(p, at) != inner))
         at++;
@@ -200,7 +202,8 @@ static void shuffle_digit(const struct partial *p, int at, int size) {
         shuffle(p, layout_below(&p->layout, at) * distance);
 }
 
-// The digit of a subgroup whose threads can take the slots of all subgroups, a few each; -1: there is none.
+// Returns the digit within a subgroup whose threads can read the slots of all subgroups, a few each; -1:
+// there is none.
 static int taker_of(const struct partial *p, int outer) {
     for (int i = 0; i < p->layout.threads && layout_is_power(outer); i++)
         if (is_shared(p, i) && !p->weight[i] && p->layout.thread[i].size * TAKEN_MOST >= outer)
@@ -208,7 +211,7 @@ static int taker_of(const struct partial *p, int outer) {
     return -1;
 }
 
-// The slot of a subgroup, by its number among those that share a result.
+// Returns the slot of the subgroup with this number among those that share a result.
 static expr slot_from(const struct partial *p, expr number) {
     expr slot = slot_of(p, true, true);
     for (int i = 0, shift = 0; i < p->layout.threads; i++) {
@@ -230,7 +233,7 @@ static void take_and_shuffle(const struct partial *p, int taker, int outer) {
     shuffle_digit(p, taker, lanes);
 }
 
-// Without shuffles the first thread of each piece combines what its threads left.
+// Has the first thread of each piece combine the slots of its threads, on a target without shuffles.
 static void combine_pieces(const struct partial *p, expr identity) {
     tile_open_if(is_first(p));
     start(p->part, p->count, identity);
@@ -253,8 +256,9 @@ static void get_from_slots(const struct partial *p, int inner, int outer, expr i
     get_all(p, 0, slot_of(p, true, true), false);
 }
 
-// A barrier comes first only where a turn before may still read the slots. most: the loose maxima of a sum,
-// each of a subgroup, which become those of all of them; or NULL.
+// Combines the results of the threads that share one. A barrier comes first only in loops, where another
+// thread may still read the slots in the iteration before. `most` (or NULL) has the loose maxima of a sum,
+// one per subgroup; it is set to the maxima of all subgroups.
 static void exchange(struct partial *p, struct partial *most) {
     int inner = 1, outer = 1;
     bool has_shuffles = p->g->target->group->subgroup;
@@ -289,7 +293,7 @@ static void exchange(struct partial *p, struct partial *most) {
 
 // Tiles in registers ----------------------------------------------------------------------------------------
 
-// Results by their axes in the destination, whose axis of the line may be there with size 1.
+// Stores results in the destination, which may have the reduced axis with size 1.
 static void put_tile(struct group *g, const struct tile_stmt *s, const struct layout *l,
                      const struct tile_buffer *part) {
     const struct tile_region *to = &s->region[1];
@@ -326,8 +330,8 @@ static void put_tile(struct group *g, const struct tile_stmt *s, const struct la
         tile_close();
 }
 
-// Many numbers of 16 bits that are used again: a compiler would keep what it made of them, which takes twice
-// the registers. A copy of registers onto themselves tells it to read them again.
+// Makes a compiler read many numbers of 16 bits again at their next use, by a copy of the registers onto
+// themselves. It would otherwise keep them converted to 32 bits, in twice the registers.
 static void renew_narrow(struct group *g, const struct tile_stmt *s) {
     for (const struct tile_stmt *a = g->body; a; a = a->next) {
         const struct holding *h = a->kind == TILE_ALLOC ? &g->of[a->buffer->id] : NULL;
@@ -345,8 +349,8 @@ static void renew_narrow(struct group *g, const struct tile_stmt *s) {
     }
 }
 
-// Visits the elements of the tile that is reduced: `each` is given where an element is, and the register of
-// its result.
+// Calls `each` for the elements of the tile that is reduced, with the register of the element and that of its
+// result.
 static void each_element(struct group *g, const struct tile_stmt *s, const struct sweep *w,
                          const struct layout *result, const int *to, const struct partial *partial,
                          void (*each)(const struct partial *p, const struct tile_buffer *tile, expr slot,
@@ -372,8 +376,8 @@ static void scale_element(const struct partial *p, const struct tile_buffer *til
     thread_store(tile, slot, tile_cast(tile->type, MUL(x, thread_load(p->part, at))));
 }
 
-// Where a subgroup has nothing but -inf, 0 takes its place until the sum: exponentials less it are 0, and not
-// NaN.
+// Keeps the maxima of each subgroup until the sum that needs them. For a subgroup that has only -inf, the
+// destination gets 0, so that exponentials less it are 0 and not NaN.
 static void keep_loose(struct group *g, const struct tile_stmt *s, const struct partial *p,
                        const struct layout *result) {
     struct tile_type type = p->part->type;
@@ -387,7 +391,8 @@ static void keep_loose(struct group *g, const struct tile_stmt *s, const struct 
     put_tile(g, s, result, shift);
 }
 
-// Once the maximum of all is known, the exponentials that were added up become those less it.
+// Multiplies the exponentials that were added up such that the maximum of all subgroups, which is known now,
+// is subtracted in them instead of that of one subgroup.
 static void tighten(struct group *g, const struct tile_stmt *s, const struct sweep *w,
                     const struct layout *result, const int *to, const struct partial *most) {
     struct partial by = *most;
@@ -446,13 +451,13 @@ void thread_find_lines(struct group *g, const struct tile_stmt *s, struct thread
         if (i != s->axis)
             l->count = size < 0 || l->count < 0 ? -1 : l->count * size;
     }
-    // Of a flat grid, a line is the whole group's, unless thread_scan.c gives it to a subgroup.
+    // In a flat grid, a row belongs to the whole workgroup, unless thread_scan.c gives it to a subgroup.
     while (l->count > 0 && l->each * 2 * l->count <= g->threads && g->threads % (l->each * 2) == 0)
         l->each *= 2;
 }
 
-// Lines after the last are masked: of the outermost axis, whose size is often not known, the position needs
-// no division.
+// Sets the point of the box to a row, by its number. Rows after the last are masked, so the position along
+// the outermost axis, whose size is often not known, needs no division.
 static void name_line(const struct tile_stmt *s, struct thread_lines *l, expr line) {
     int outermost = s->axis == 0;
     for (int i = l->box.axes - 1; i >= 0; i--) {
@@ -483,7 +488,7 @@ static struct layout lanes_of(const struct group *g, const struct thread_lines *
     return (struct layout){.threads = 2, .thread = {{0, l->each, 1}, {1, g->threads / l->each, 1}}};
 }
 
-// Whole turns of the group, so that all threads meet at barriers.
+// All threads take the same number of turns, so that they meet at barriers.
 struct thread_turns thread_open_turns(struct group *g, const struct tile_stmt *s, struct thread_lines *l) {
     struct layout lanes = lanes_of(g, l);
     int64_t at_once = g->threads / l->each;

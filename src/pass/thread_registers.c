@@ -1,5 +1,5 @@
-// thread_registers.c - numbers of one thread in a row, and loops over them that are unrolled, so that they
-// are registers.
+// thread_registers.c - tiles with one row in the registers of a thread, and unrolled loops over them, whose
+// indices are constants so that a compiler can use registers.
 
 #include "pass/threads.h"
 

@@ -1,7 +1,7 @@
-// thread_runs.c - maps and loops by runs of neighbours. Where the points of a map along its last variable, or
-// the turns of a short loop, read and write neighbours in memory, a thread moves a run of them by vectors,
-// between memory and registers of its own. The body then uses these registers in an unrolled loop; its
-// arithmetic stays that of single numbers.
+// thread_runs.c - maps and loops by runs of adjacent elements. Where the points of a map along its last
+// variable, or the iterations of a short loop, access adjacent elements in memory, a thread moves a run of
+// them by vector accesses between memory and its registers. The body then uses these registers in an unrolled
+// loop; its arithmetic is still that of single numbers.
 
 #include "pass/threads.h"
 
@@ -15,29 +15,29 @@ enum {
     MOST_NODES = 256
 };
 
-// What the body reads or stores in memory, one expression or statement.
+// A load or store of the body in memory.
 struct run_access {
     expr load;                     // NULL: a store
     const struct tile_stmt *store; // NULL: a load
     const struct tile_buffer *buffer;
     const expr *index;
-    int order;       // of the statement of the body that touches it last
-    bool is_certain; // every turn does it
+    int order;       // of the last statement of the body with this access
+    bool is_certain; // every iteration does it
     bool is_top;     // of a store: it is in no loop or branch of the body
-    bool is_once;    // nobody touches the element again soon
-    int64_t width;   // elements of one vector; 0: it stays as it is
+    bool is_once;    // no thread touches the element again soon
+    int64_t width;   // elements of one vector access; 0: it is no vector access
     const struct tile_buffer *registers;
 };
 
 struct runs {
     struct group *g;
-    const struct tile_name *var; // counts neighbours
+    const struct tile_name *var; // counts adjacent elements
     const struct tile_stmt *body;
-    const struct sweep *sweep; // of a map; NULL: of a loop, whose turns are in order
-    int64_t count;             // of neighbours in a run
-    expr first, turn;          // what stands for the variable in the first turn; the number of the turn
-    expr test;                 // what must hold for vectors; NULL: nothing is left to ask
-    bool asks, is_sure;        // whether the test is built; whether there is none
+    const struct sweep *sweep; // of a map; NULL: of a loop, whose iterations are in order
+    int64_t count;             // of elements in a run
+    expr first, turn;          // the variable in the first iteration; the number of the iteration
+    expr test;                 // the condition for vector accesses; NULL: they are always possible
+    bool asks, is_sure;        // whether to build the test; whether none is necessary
     bool is_certain, is_possible, is_once;
     int order, accesses;
     struct run_access access[ACCESSES];
@@ -74,7 +74,7 @@ static bool changes(expr e, const void *data) {
     return e->op == TILE_LOAD && stores_to(r->body, tile_memory_of(e->buffer));
 }
 
-// Whether an expression is the same in all turns, wherever it stands in the body.
+// Returns whether an expression is the same in all iterations, wherever the body uses it.
 static bool is_steady(const struct runs *r, expr e) {
     return !pass_any(e, changes, r);
 }
@@ -174,7 +174,7 @@ static bool is_fixed(const struct runs *r, expr e) {
     return is_steady(r, e);
 }
 
-// Whether `by` divides a number, as is known, or as maps ask before they begin.
+// Returns whether `by` divides a number, which is known, or which maps test at run time.
 static bool divides(struct runs *r, expr e, int64_t by, bool asks) {
     if (pass_divisor(e) % by == 0)
         return true;
@@ -196,12 +196,13 @@ static bool divides(struct runs *r, expr e, int64_t by, bool asks) {
     return true;
 }
 
-// An index with something else instead of the variable.
+// Returns an index in which `at` replaces the variable.
 static expr index_at(const struct runs *r, expr index, expr at) {
     return pass_swap(&(struct pass_swap){.names = 1, .name = &r->var, .value = &at}, index);
 }
 
-// Buffers begin at multiples of a vector, and so does the variable where a run begins.
+// Returns whether vectors of an access are aligned. Buffers begin at multiples of a vector, and so does the
+// variable at the begin of a run.
 static bool is_aligned(struct runs *r, const struct run_access *a, int64_t width, bool asks) {
     const struct tile_buffer *b = a->buffer;
     int last = b->ndim - 1;
@@ -215,8 +216,8 @@ static bool is_aligned(struct runs *r, const struct run_access *a, int64_t width
 
 // Planning --------------------------------------------------------------------------------------------------
 
-// Whether loads may come before all that the body does, and stores behind it. A point of a map may read its
-// element before it stores it.
+// Returns whether a load may come before the body, or a store after it. A point of a map may read its element
+// before it stores it.
 static bool may_move(const struct runs *r, const struct run_access *a) {
     const struct tile_buffer *memory = tile_memory_of(a->buffer);
     int stores = stores_to(r->body, memory);
@@ -255,7 +256,8 @@ static int64_t width_of(struct runs *r, const struct run_access *a) {
     return 0;
 }
 
-// How many accesses are by vectors; *others: those that are not, though they differ from turn to turn.
+// Chooses which accesses are by vectors, and returns their number. Sets *others to the number of those that
+// are not, although they differ between iterations.
 static int choose(struct runs *r, int *others) {
     int vectors = 0;
     *others = 0;
@@ -273,8 +275,8 @@ static void look(struct runs *r) {
     look_at(r, r->body, true);
 }
 
-// The nodes of a body's formulas, where a function that targets compute by a long formula stands for some
-// more.
+// Returns the number of nodes in the formulas of a body. A function that the target computes by a long
+// formula counts for several nodes.
 static int nodes_of(const struct runs *r) {
     expr *node = NULL;
     int count = tile_current() ? pass_nodes(tile_current(), r->body, &node) : 0, sum = count;
@@ -289,9 +291,10 @@ static int nodes_of(const struct runs *r) {
     return sum;
 }
 
-// Neighbours of a map without a layout: those of one vector of the widest type, where every thread has such a
-// run, and fewer where the body is long: its code is there once for each of them. Where threads are turns of
-// a loop its compiler makes vectors of these.
+// Returns the elements of a run of a map without a layout: those of one vector of the widest type, or fewer
+// if some threads would have no run, or if the body, whose code is repeated for each element, is long. On a
+// target that runs threads as iterations of a loop, the compiler makes vectors of these, so that a run has
+// one element.
 static int64_t run_of_map(const struct runs *r) {
     const struct sweep *w = r->sweep;
     int widest = 0, narrowest = RUN_BYTES;
@@ -314,7 +317,8 @@ static int64_t run_of_map(const struct runs *r) {
     return count;
 }
 
-// In a flat grid of one variable all groups but the last have whole runs, however many points there are.
+// Returns whether the points along the last variable are whole runs, which may be tested at run time. In a
+// flat grid of one variable, all workgroups but the last have whole runs, whatever the number of points.
 static bool has_whole_runs(struct runs *r) {
     expr extent = r->sweep->extent[r->sweep->vars - 1];
     if (!r->g->is_flat || r->sweep->vars > 1 || pass_divisor(extent) % r->count == 0)

@@ -1,25 +1,25 @@
-// thread_scan.c - scans by the threads of a group.
+// thread_scan.c - scans by the threads of a workgroup.
 //
-// The threads of a line take it in pieces of some elements each, as many turns as it needs. A thread runs
-// along its own elements in registers; the threads of a subgroup scan their totals by shuffles; each subgroup
-// leaves its total in shared memory, and every thread combines those before its own. Without shuffles the
-// first thread of each PIECE scans what they left in shared memory.
+// The threads of a row process it in turns, a few consecutive elements each. A thread scans its own elements
+// in registers; the threads of a subgroup scan their totals by shuffles; each subgroup writes its total to
+// shared memory, and every thread combines the totals before its own. Without shuffles, the first thread of
+// each PIECE scans the totals of its threads in shared memory.
 //
-// Where a grid has nothing but lines to scan, short lines are a subgroup's each, or a thread's on targets
-// without shuffles: a whole group for each of many short lines would leave most of its threads idle. Sizes
-// that are not known are compared at run time.
+// In a grid that only scans rows, a short row belongs to a subgroup, or to a thread on targets without
+// shuffles: with a workgroup for each of many short rows, most threads would be idle. Sizes that are not
+// known are compared at run time.
 
 #include "pass/threads.h"
 
 enum {
-    SHORT_LINE = 64,  // elements of a line that one thread scans
-    SHARED_RUN = 16,  // elements of a thread in a turn, in shared memory
-    RUN_BYTES = 16,   // the same elsewhere, in bytes
-    SHORT_TURNS = 4,  // of a subgroup, or a PIECE: longer lines have a group
-    SERIAL_LINES = 8, // of a group whose threads run one after the other: so few lines are spread over CPUs
+    SHORT_LINE = 64,  // elements of a row that one thread scans
+    SHARED_RUN = 16,  // elements per thread and turn, in shared memory
+    RUN_BYTES = 16,   // bytes per thread and turn, in other memory
+    SHORT_TURNS = 4,  // of a subgroup, or a PIECE: a workgroup scans longer rows
+    SERIAL_LINES = 8, // per workgroup whose threads run one after the other: few, to spread them over CPUs
 };
 
-// Who scans a line.
+// Who scans a row.
 enum form { BY_THREAD, BY_SUBGROUP, BY_GROUP };
 
 struct scan {
@@ -27,10 +27,10 @@ struct scan {
     const struct tile_stmt *s;
     struct thread_lines *l;
     struct tile_type type;
-    expr identity, lane, is_line; // the thread's number in its line; NULL: the line is there
-    int width, slots; // threads that scan without shared memory, or by one of them; such pieces of a line
-    int run;          // elements of a thread in a turn
-    bool is_once;     // one turn
+    expr identity, lane, is_line; // the thread's number in its row; whether it has one (NULL: yes)
+    int width, slots; // threads that scan without shared memory, or a PIECE; such pieces per row
+    int run;          // elements per thread and turn
+    bool is_once;     // one turn is enough
     const struct tile_buffer *held, *total, *before, *carry;
 };
 
@@ -46,7 +46,8 @@ static void add_to(const struct scan *c, const struct tile_buffer *b, expr value
     thread_store(b, zero(), combine(c, thread_load(b, zero()), value));
 }
 
-// Threads read ahead of each other: what is scanned in place must be written where it was read.
+// Returns whether several threads can scan a row. They read ahead of each other, so a scan in place must
+// write each result where it read the element.
 static bool is_safe(const struct tile_region *from, const struct tile_region *to) {
     bool is_same = from->buffer == to->buffer;
     for (int i = 0; is_same && i < from->buffer->ndim; i++)
@@ -54,8 +55,8 @@ static bool is_safe(const struct tile_region *from, const struct tile_region *to
     return is_same || tile_memory_of(from->buffer) != tile_memory_of(to->buffer);
 }
 
-// Of a flat grid: lines whose elements are neighbours, or few lines. Else neighbouring threads run along
-// neighbouring lines.
+// Returns whether several threads scan each row of a flat grid: its elements are adjacent, or there are few
+// rows. Else adjacent threads scan adjacent rows.
 static bool is_row(const struct tile_stmt *s) {
     int64_t after = 1, lines = 1;
     for (int i = 0; i < s->region[0].buffer->ndim; i++) {
@@ -71,7 +72,7 @@ static int64_t run_of(const struct tile_stmt *s) {
     return MAX_OF(RUN_BYTES / tile_type_bytes(s->region[1].buffer->type), 1);
 }
 
-// Elements of the longest line that is short.
+// Returns the elements of the longest row that is short.
 static int64_t short_size(const struct group *g, const struct tile_stmt *s) {
     return SHORT_TURNS * thread_width(g) * run_of(s);
 }
@@ -90,7 +91,7 @@ static enum form form_of(const struct group *g, const struct tile_stmt *s, bool 
     return g->target->group->subgroup ? BY_SUBGROUP : BY_THREAD;
 }
 
-// Whether the line is short; NULL: short and long ones are scanned alike.
+// Returns the test whether rows are short; NULL: short and long ones are scanned in the same way.
 static expr is_short(const struct group *g, const struct tile_stmt *s, bool is_flat) {
     if (form_of(g, s, is_flat, true) == form_of(g, s, is_flat, false))
         return NULL;
@@ -113,7 +114,8 @@ expr thread_scan_blocks(const struct target *target, const struct tile_stmt *s, 
 
 // A turn ----------------------------------------------------------------------------------------------------
 
-// The place of the thread's r-th element in a region, and whether the line has it (NULL: it has).
+// Writes the indices of the thread's r-th element in a region. Returns whether the row has such an element;
+// NULL: it has.
 static expr place(struct scan *c, const struct tile_region *at, expr turn, expr r, expr *index) {
     expr size = c->l->box.size[c->s->axis], number = box_index(c->lane);
     number = ADD(MUL(number, box_number(c->run)), r);
@@ -158,7 +160,8 @@ static expr lane_in_piece(const struct scan *c) {
     return AND(c->lane, thread_number(c->width - 1));
 }
 
-// What the threads of the subgroup before this one have, and all of them up to it in `total`.
+// Sets `before` to the total of the threads before this one in the subgroup, and `total` to that total with
+// its own.
 static void scan_subgroup(struct scan *c) {
     for (int step = 1; step < c->width; step *= 2) {
         expr mine = thread_load(c->total, zero());
@@ -172,8 +175,8 @@ static void scan_subgroup(struct scan *c) {
     thread_store(c->before, zero(), SELECT(is_first, c->identity, theirs));
 }
 
-// The same by the piece's first thread, in the slots of all threads; the whole of a piece is left in the
-// thread that did it.
+// Does the same by the first thread of a piece, with a slot per thread in shared memory. That thread has the
+// total of the piece afterwards.
 static void scan_piece(struct scan *c) {
     const struct tile_buffer *slot = thread_registers("slot", c->type, TILE_SHARED, c->g->threads);
     if (c->g->loops)
@@ -192,7 +195,8 @@ static void scan_piece(struct scan *c) {
     thread_store(c->before, zero(), thread_load(slot, c->g->thread));
 }
 
-// Totals of pieces: those before this one come before it, and all of them before the next turn.
+// Combines the totals of pieces: those before this one into `before`, and all of them into `total`, for the
+// next turn.
 static void join_pieces(struct scan *c, bool by_shuffles) {
     const struct tile_buffer *whole =
         thread_registers("whole", c->type, TILE_SHARED, c->g->threads / c->width);
@@ -246,7 +250,7 @@ static void measure(struct scan *c) {
     bool is_shared = c->l->from.buffer->memory == TILE_SHARED && c->l->to.buffer->memory == TILE_SHARED;
     int64_t most = is_shared ? SHARED_RUN : run_of(c->s);
     int64_t run = size > 0 ? MIN_OF((size + c->l->each - 1) / c->l->each, most) : most;
-    c->run = (int)(is_shared && run > 1 ? run | 1 : run); // odd: runs of neighbours begin in other banks
+    c->run = (int)(is_shared && run > 1 ? run | 1 : run); // odd: adjacent runs begin in different banks
     c->is_once = size >= 0 && size <= (int64_t)c->run * c->l->each;
     c->width = MIN_OF(c->l->each, thread_width(c->g));
     c->slots = c->l->each / c->width;
@@ -280,7 +284,7 @@ static void scan_lines(struct group *g, const struct tile_stmt *s, struct thread
     thread_close_turns(g, &turns);
 }
 
-// A line is one thread's, which runs along it.
+// Generates a scan in which each row belongs to one thread.
 static void scan_alone(struct group *g, const struct tile_stmt *s) {
     struct box b = box_of(&s->region[0], NULL);
     struct sweep w = {0};

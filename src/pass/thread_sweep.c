@@ -1,7 +1,8 @@
-// thread_sweep.c - the points of maps, copies and fills divided among the threads of a group.
+// thread_sweep.c - divides the points of maps, copies and fills among the threads of a workgroup.
 //
-// Where tiles are in registers their layout says which points are a thread's: loops over its registers,
-// unrolled. Else points are counted, and a thread takes every threads-th.
+// If tiles are in registers, their layout says which points belong to a thread, which runs an unrolled loop
+// over its registers. Otherwise points are numbered, and thread t of n takes the points t, t + n, t + 2 n,
+// ...
 
 #include "pass/threads.h"
 
@@ -50,7 +51,7 @@ static void open_layout(struct points *p) {
     p->first = layout_first(l, p->g->thread);
 }
 
-// The digits of a number in the radix of the extents.
+// Sets the point to the digits of a number in the radix of the extents.
 static void split(struct points *p, expr number, const expr *extent) {
     for (int i = p->sweep.vars - 1; i >= 0; i--) {
         bool is_last = i == 0;
@@ -61,8 +62,8 @@ static void split(struct points *p, expr number, const expr *extent) {
     }
 }
 
-// The same of thread + turn * threads: digits that all turns have in common are the thread's alone, so that
-// they are found once.
+// Does the same with thread + turn * threads. Digits in which the turns do not differ are computed from the
+// thread alone, and so only once.
 static void split_turns(struct points *p, expr turn) {
     expr rest = p->g->thread;
     int64_t step = turn ? p->g->threads : 0;
@@ -96,7 +97,7 @@ static void open_counted(struct points *p, int64_t count) {
     split_turns(p, turn);
 }
 
-// The extents as index type, and their product.
+// Writes the extents in index type. Returns their product.
 static expr extents_of(const struct points *p, expr *extent) {
     expr count = NULL;
     for (int i = 0; i < p->sweep.vars; i++) {
@@ -114,8 +115,8 @@ static void open_any(struct points *p) {
     split(p, box_point(s), extent);
 }
 
-// Each point is that of one thread of the whole grid. Where others go by runs, a group has as many points, of
-// which a thread takes every threads-th.
+// Opens the points of a flat grid, each of which belongs to one thread of one workgroup. If another version
+// of the code goes by runs, a workgroup has as many points here, of which a thread takes every threads-th.
 static void open_flat(struct points *p) {
     expr extent[TILE_DIMS], count = extents_of(p, extent), threads = box_number(p->g->threads),
                             number = box_index(p->g->thread);
@@ -159,7 +160,7 @@ expr thread_slot(struct points *p, const struct tile_buffer *b, const int *to) {
     return layout_register(&p->g->of[b->id].layout, &p->sweep.layout, to, p->digit);
 }
 
-// Which variable each axis of a tile is indexed by, as fragments.c found it to be.
+// Writes which axis of a tile each variable indexes, in the way of fragments.c.
 static void axes_of(const struct points *p, const struct tile_buffer *b, const expr *index, int *to) {
     for (int var = 0; var < TILE_DIMS; var++)
         to[var] = LAYOUT_COPIES;
@@ -264,7 +265,7 @@ static void make_slots(struct group *g, const struct tile_stmt *body) {
     }
 }
 
-// A shuffle through shared memory: all threads reach it together, as the barriers want.
+// Generates a shuffle through shared memory. All threads have to reach it together, because of the barriers.
 static void emit_by_slots(struct points *p, const struct tile_stmt *s) {
     const struct tile_buffer *slots = p->g->slots[tile_dtype_of(s->value->type)];
     expr thread = box_index(p->g->thread), step = box_index(thread_rewrite(p, s->step));
@@ -280,7 +281,7 @@ static void emit_inner(struct points *p, const struct tile_stmt *s) {
     switch (s->kind) {
     case TILE_STORE:
     case TILE_ATOMIC: emit_element(p, s); return;
-    case TILE_WAIT: return; // copies in maps are done at once
+    case TILE_WAIT: return; // copies in maps are synchronous
     case TILE_SHUFFLE:
         if (has_shuffle(p->g, s))
             emit_other(p, s);
@@ -302,8 +303,8 @@ void thread_body(void *points, const struct tile_stmt *body) {
         emit_inner(points, body);
 }
 
-// Whether only memory that threads share keeps what these statements compute: each point then needs one
-// thread.
+// Returns whether statements store nothing in tiles of registers and contain nothing that all threads have to
+// reach together. One thread per point then suffices.
 static bool keeps_nothing(struct group *g, const struct tile_stmt *body) {
     bool is_kept = false;
     for (const struct tile_stmt *s = body; s && !is_kept; s = s->next) {
@@ -314,7 +315,8 @@ static bool keeps_nothing(struct group *g, const struct tile_stmt *body) {
     return !is_kept;
 }
 
-// Of threads that have the same point, the others would read what the first one may have written already.
+// Generates a map point by point. If several threads have the same point, only the first executes it where
+// possible; the others might read what it has written already.
 static void map_elements(struct group *g, const struct tile_stmt *s) {
     struct points p;
     struct sweep w = fragments_sweep(g, s);
@@ -374,7 +376,8 @@ void thread_axes(const struct sweep *w, int which, const struct tile_buffer *b, 
             to[w->pair[which][axis]] = axis;
 }
 
-// The element of a region at the points; its test where it may be outside of the buffer.
+// Writes the indices of the element of a region at a point, and returns its buffer. Sets *inside to the test
+// whether the element is in the buffer; NULL: it is.
 static const struct tile_buffer *region_element(struct points *p, const struct tile_stmt *s, int which,
                                                 expr *at, int *indices, expr *inside) {
     const struct tile_region *r = &s->region[which];

@@ -1,12 +1,12 @@
-// thread_vector.c - copies by as many bytes as one access has: between memory and memory, and between memory
-// and the registers that hold neighbours. What is not known before a call (whether rows are of whole vectors)
-// is tested by the group once.
+// thread_vector.c - copies with the widest accesses: between two buffers in memory, and between memory and
+// registers with adjacent elements. Conditions that are not known before a call, such as whether rows are of
+// whole vectors, are tested once per workgroup.
 
 #include "pass/threads.h"
 
 // One side of a copy.
 struct side {
-    struct tile_region region; // as the thread has it
+    struct tile_region region; // with the buffer that the thread accesses
     expr origin[TILE_DIMS];
 };
 
@@ -15,7 +15,7 @@ struct vectors {
     const struct tile_stmt *stmt;
     struct side side[2];
     int64_t run;   // elements of one access
-    expr test;     // NULL: nothing is left to ask
+    expr test;     // the condition for vector accesses; NULL: they are always possible
     bool is_whole; // all elements are in their buffers
 };
 
@@ -24,7 +24,8 @@ static void ask(struct vectors *v, expr e) {
         v->test = box_both(v->test, EQ(REM(box_index(e), box_number(v->run)), box_number(0)));
 }
 
-// Vectors of the last axis begin at multiples of their size, and are in the buffer or not as a whole.
+// Returns whether a side can be accessed by vectors, and adds what is not known to the test. Vectors begin at
+// multiples of their size along the last axis, so that each is inside or outside of the buffer as a whole.
 static bool fits(struct vectors *v, int which) {
     const struct tile_region *r = &v->side[which].region;
     int last = r->buffer->ndim - 1;
@@ -32,7 +33,7 @@ static bool fits(struct vectors *v, int which) {
         r->buffer->memory == TILE_TABLE)
         return false;
     for (int i = 0; r->buffer->stride && i <= last; i++) {
-        int64_t stride = pass_number(r->buffer->stride[i]); // negative: nobody knows
+        int64_t stride = pass_number(r->buffer->stride[i]); // negative: unknown
         if (i == last ? stride != 1 : stride >= 0 && stride % v->run)
             return false;
         if (i < last && stride < 0)
@@ -68,7 +69,7 @@ struct tile_region thread_run_at(const struct tile_buffer *b, expr *index, expr 
     return (struct tile_region){b, index, extent};
 }
 
-// Outside of the source there are zeros.
+// Copies a run. Elements outside of the source are 0.
 static void copy_run(struct vectors *v, struct points *p) {
     struct tile_region run[2];
     expr at[2][TILE_DIMS], extent[2][TILE_DIMS], inside[2];
@@ -120,8 +121,9 @@ void thread_access(const struct tile_region *from, const struct tile_region *to,
         .kind = TILE_COPY, .loop = TILE_VECTOR, .region = {*from, *to}, .is_once = is_once});
 }
 
-// The neighbours that a thread holds go through a small buffer of its own; of SPIR-V, which has no views of
-// registers, where the tile holds them, if it holds them as they are.
+// Copies between memory and adjacent elements in registers, through a small buffer of the thread. SPIR-V has
+// no views of registers, so there the registers of the tile are accessed directly if they have the type of
+// the memory.
 static void copy_registers(struct vectors *v, int held) {
     struct sweep w = fragments_sweep(v->g, v->stmt);
     const struct tile_region *memory = &v->side[!held].region;
@@ -150,7 +152,7 @@ static void copy_registers(struct vectors *v, int held) {
         first[1] = box_index(thread_slot(&whole_points, v->stmt->region[held].buffer, to));
     }
     struct tile_region here = thread_run_at(run, first, run_extent, v->run);
-    if (held == 1 && inside) { // reads zeros outside
+    if (held == 1 && inside) { // elements outside are 0
         tile_append((struct tile_stmt){.kind = TILE_FILL,
                                        .loop = TILE_VECTOR,
                                        .region = {[1] = here},
@@ -183,7 +185,7 @@ static void copy_registers(struct vectors *v, int held) {
 
 // Deciding --------------------------------------------------------------------------------------------------
 
-// The last axis of the rectangle is that of the buffer.
+// Returns whether the last axis of the rectangle is that of the buffer.
 static bool is_last_pair(const struct vectors *v, const struct box *b, int which) {
     int last = v->stmt->region[which].buffer->ndim - 1;
     return last >= 0 && b->pair[which][last] == b->axes - 1;
@@ -211,7 +213,7 @@ static bool plan_registers(struct vectors *v, int held) {
     if (!w.has_layout || !w.layout.slots || d->axis != w.vars - 1 || d->step != 1 ||
         w.pair[!held][v->side[!held].region.buffer->ndim - 1] != w.vars - 1)
         return false;
-    for (int i = 0; i < w.vars; i++) // whole tiles alone: no guards
+    for (int i = 0; i < w.vars; i++) // only whole tiles, which need no guards
         if (pass_number(w.extent[i]) != w.covered[i])
             return false;
     v->run = d->size;
@@ -220,14 +222,14 @@ static bool plan_registers(struct vectors *v, int held) {
            fits(v, !held);
 }
 
-// Whether both rectangles are in their buffers, which the group asks once: guards of single accesses would
-// keep these from being under way together. NULL: that is known, there is one access, or copies run on by
-// themselves.
+// Returns a test, made once per workgroup, whether both rectangles are in their buffers: with a guard for
+// each access, several accesses could not be under way together. NULL: the answer is known, a thread has one
+// access, or copies are asynchronous.
 static expr ask_whole(const struct vectors *v) {
     const struct target_group *group = v->g->target->group;
     struct box b = box_of(&v->stmt->region[0], &v->stmt->region[1]);
     expr test = NULL;
-    int64_t accesses = pass_product(b.axes, b.size) / v->run / v->g->threads; // of a thread
+    int64_t accesses = pass_product(b.axes, b.size) / v->run / v->g->threads; // per thread
     for (int i = 0; i < 2 && accesses > 1 && !group->has_async && !group->is_serial; i++) {
         b.paired[i] = &v->side[i].region;
         test = is_in_registers(v, i) ? test : box_both(test, box_inside(&v->side[i].region, &b));

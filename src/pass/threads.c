@@ -1,9 +1,9 @@
-// threads.c - kernels as code of one thread, for targets that run groups of threads.
+// threads.c - generates the code of one thread from a kernel, for targets that run workgroups of threads.
 //
 // Afterwards the kernel is a list of grids, launched one after the other. The body of each is one `thread`:
-// what a thread of the group does, with barriers where threads wait for each other. Statements outside of all
-// grids become grids of their own: over their elements or lines where they are one map, copy, fill,
-// reduction, scan or product; else of one group.
+// the code of a thread of the workgroup, with barriers where threads wait for each other. Statements outside
+// of grids get grids of their own: a map, copy, fill, reduction, scan or product one over its elements or
+// rows, others one of a single workgroup.
 
 #include "pass/threads.h"
 
@@ -25,7 +25,7 @@ void thread_meet(int half) {
 
 // Statements of a block -------------------------------------------------------------------------------------
 
-// Of rows that lie apart.
+// Returns strides with which rows are padded to target_row_bytes.
 static expr *padded_strides(const struct target *target, const struct tile_buffer *b) {
     struct tile_kernel *kernel = tile_current();
     expr *stride = kernel ? arena_alloc(&kernel->arena, sizeof *stride * (size_t)b->ndim) : NULL;
@@ -38,8 +38,8 @@ static expr *padded_strides(const struct target *target, const struct tile_buffe
     return stride;
 }
 
-// Rows that matrix instructions read lie such that eight of them meet in no bank: by a swizzle, or, for
-// instructions that know none, by room between rows.
+// Allocates a buffer in shared memory. Rows that matrix instructions read are placed so that eight of them
+// have no bank in common: by a swizzle or, in SPIR-V, which has none, by padding between rows.
 static void alloc_shared(struct group *g, const struct tile_buffer *b) {
     struct holding *h = &g->of[b->id];
     if (g->cluster > 1) {
@@ -47,7 +47,7 @@ static void alloc_shared(struct group *g, const struct tile_buffer *b) {
                                  "'%s' is no tile of registers, and a cluster has no others", b->text);
         return;
     }
-    if (h->now) // it lent its memory before
+    if (h->now) // since it lent its memory
         return;
     if (h->lender)
         alloc_shared(g, h->lender);
@@ -57,11 +57,11 @@ static void alloc_shared(struct group *g, const struct tile_buffer *b) {
     if (!now)
         return;
     now->stride = b->stride;
-    now->align = h->lends ? 1024 : MAX_OF(b->align, 16); // as any borrower needs
+    now->align = h->lends ? 1024 : MAX_OF(b->align, 16); // enough for any borrower
     int64_t row = b->ndim ? pass_number(b->shape[b->ndim - 1]) * tile_type_bytes(b->type) : 0;
     int64_t rows = b->ndim > 1 ? pass_number(b->shape[b->ndim - 2]) : 0;
     bool is_even = layout_is_power(row) && row >= 32 &&
-                   rows * row % (8 * MAX_OF(row, 128)) == 0; // so are all matrices of a stack
+                   rows * row % (8 * MAX_OF(row, 128)) == 0; // so is each matrix of a stack
     if (h->is_operand && is_even && !h->has_view && !h->lender && !h->lends && g->target->spirv)
         now->stride = padded_strides(g->target, b);
     else if (h->is_operand && is_even && !h->has_view && !g->target->spirv) {
@@ -85,7 +85,7 @@ static void alloc(struct group *g, const struct tile_stmt *s) {
         h->now = tile_append(*s) ? s->buffer : NULL;
 }
 
-// By one thread, unless each has its own.
+// Has one thread execute a statement, or every thread if each has a buffer of its own.
 static void by_first(struct group *g, const struct tile_stmt *s) {
     bool is_own = (s->kind == TILE_STORE || s->kind == TILE_ATOMIC) && thread_is_private(g, s->buffer);
     expr is_first = is_own ? NULL : EQ(g->thread, thread_number(0));
@@ -94,7 +94,7 @@ static void by_first(struct group *g, const struct tile_stmt *s) {
     box_close_if(is_first);
 }
 
-// What was there is for all threads to know.
+// Has one thread execute an atomic and tell the old value to all threads, through shared memory.
 static void atomic_by_first(struct group *g, const struct tile_stmt *s) {
     expr one[2] = {box_number(1), box_number(1)}, zero[2] = {box_number(0), box_number(0)};
     struct tile_buffer *told = tile_alloc("told", s->old->type, TILE_SHARED, 2, one);
@@ -121,14 +121,15 @@ static void wait(struct group *g, const struct tile_stmt *s, int keep) {
         tile_append((struct tile_stmt){.kind = TILE_WAIT, .token = s->token, .keep = keep});
 }
 
-// Every asynchronous statement ends a group of copies, which is empty where it was done at once: waits count
-// these groups.
+// Ends a group of copies after an asynchronous statement. If the statement was executed synchronously, the
+// group is empty, but waits count it all the same.
 static void commit(struct group *g, const struct tile_stmt *s) {
     if (s->is_async)
         wait(g, s, TILE_COMMIT);
 }
 
-// Groups of a cluster share the results of reductions, and no memory.
+// Returns whether a cluster can execute a statement, with an error if not: its workgroups share the results
+// of reductions, but no memory.
 static bool suits_cluster(const struct tile_stmt *s) {
     bool shares = s->kind == TILE_THREAD || s->kind == TILE_SCAN || s->kind == TILE_GEMM ||
                   s->kind == TILE_BARRIER || (s->kind == TILE_ATOMIC && s->old);
@@ -137,7 +138,7 @@ static bool suits_cluster(const struct tile_stmt *s) {
 }
 
 static void one(struct group *g, const struct tile_stmt *s) {
-    map_free(&g->rewritten); // of the points of the statement before
+    map_free(&g->rewritten); // for the points of the statement before
     if (g->cluster > 1 && !suits_cluster(s)) {
         g->failed = true;
         return;
@@ -203,8 +204,9 @@ static void group_close(struct group *g) {
     memory_free(g->seen);
 }
 
-// rank: of the group in its cluster; NULL: there is none. Groups that have not begun have no memory to write
-// to.
+// Opens the code of a thread. `rank` is the number of the workgroup in its cluster; NULL: there is no
+// cluster. Workgroups of a cluster say that they have begun, because only then others can write to their
+// memory.
 static void open_threads(struct group *g, const struct tile_name *rank) {
     expr count = box_number(g->threads / g->cluster);
     const struct tile_name *thread = tile_index("t", count);
@@ -216,8 +218,8 @@ static void open_threads(struct group *g, const struct tile_name *rank) {
     thread_meet(TILE_ARRIVE);
 }
 
-// points: of a flat grid whose points are divided among all threads, how many there are; else NULL, and the
-// grid has its extent.
+// Generates a grid. `points` is the number of points of a flat grid whose points are divided among all
+// threads; NULL: the grid keeps its extent.
 static bool emit_grid(const struct target *target, const struct tile_stmt *grid, struct tile_stmt *body,
                       bool is_flat, expr points) {
     const struct tile_stmt *code = pass_find_kind(body, TILE_THREAD);
@@ -232,7 +234,7 @@ static bool emit_grid(const struct target *target, const struct tile_stmt *grid,
     expr extent[TILE_DIMS];
     next.threads = g.threads;
     next.cluster = g.cluster > 1 ? g.cluster : 0;
-    if (next.cluster) { // its groups follow each other
+    if (next.cluster) { // the workgroups of a cluster are consecutive
         extent[0] = box_number(g.cluster);
         name[0] = tile_index("rank", extent[0]);
         memcpy(name + 1, grid->name, sizeof *name * (size_t)grid->indices);
@@ -269,7 +271,8 @@ static bool emit_grid(const struct target *target, const struct tile_stmt *grid,
     return good && !g.failed;
 }
 
-// A grid of so many groups for statements outside of all grids. threads: of a flat one; 0: it is none.
+// Generates a grid of `blocks` workgroups for statements outside of all grids. `threads` is the size of its
+// workgroups if it is flat, else 0.
 static bool new_grid(const struct target *target, struct tile_stmt *body, expr blocks, int threads,
                      expr points) {
     const struct tile_name *name = tile_index("group", blocks);
@@ -284,8 +287,8 @@ static bool new_grid(const struct target *target, struct tile_stmt *body, expr b
 
 // Statements outside of grids -------------------------------------------------------------------------------
 
-// What a flat grid has: elements, or lines. An element is a thread's, a line of a reduction a group's;
-// thread_scan.c says whose a line of a scan is.
+// Returns the size of a flat grid, in elements, or in rows of reductions and scans. Each element belongs to a
+// thread and each row of a reduction to a workgroup; thread_scan.c says to whom a row of a scan belongs.
 static expr flat_count(const struct tile_stmt *s) {
     struct box b = {0};
     int without = s->kind == TILE_REDUCE || s->kind == TILE_SCAN ? s->axis : -1;
@@ -320,7 +323,7 @@ static bool flat_grid(const struct target *target, struct tile_stmt *s) {
     return new_grid(target, s, blocks, threads, is_line ? NULL : count);
 }
 
-// Statements that need each other's variables or memory stay together.
+// Returns whether statements have to stay together, because some may need variables or memory of others.
 static bool is_together(const struct tile_stmt *s) {
     for (; s; s = s->next)
         if (s->kind == TILE_ASSIGN || s->kind == TILE_WAIT || s->kind == TILE_BARRIER || s->is_async ||
@@ -341,10 +344,10 @@ static bool emit_run(const struct target *target, struct tile_stmt *run) {
     return good;
 }
 
-// Memory that is declared outside of grids and that a grid, or what stands after one, uses is the kernel's;
-// the rest is that of the group of its statements.
+// Memory that is declared outside of grids is the kernel's if a grid, or a statement after one, uses it;
+// other memory belongs to the workgroup of its statements. A run is the statements between two grids.
 struct outside {
-    int *where; // by id of buffer: the run where it is declared, from 1 on; -1: the kernel's
+    int *where; // by id of buffer: the run that declares it, from 1 on; -1: the kernel's
     int run, buffers;
 };
 

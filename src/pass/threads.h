@@ -1,5 +1,5 @@
-// threads.h - how blocks of a grid become the code of one thread of a workgroup. Between the files of pass/
-// only.
+// threads.h - generating the code of one thread of a workgroup for the blocks of a grid. Shared by files of
+// pass/ only.
 
 #ifndef THREADS_H
 #define THREADS_H
@@ -9,11 +9,12 @@
 
 enum { SUBGROUP = 32, USES = 32 };
 
-// Where a buffer's elements are kept.
+// Where the elements of a buffer are stored.
 struct holding {
-    // As the kernel says; in shared memory; in registers by a layout; each thread has all of it.
+    // Where the kernel says; in shared memory; in registers, divided among threads by a layout; all elements
+    // in each thread.
     enum { HELD_AS_IS, HELD_SHARED, HELD_IN_REGISTERS, HELD_BY_ALL } how;
-    bool is_sum, is_operand;          // of a product
+    bool is_sum, is_operand;          // the result or a factor of a product
     bool has_view;
     bool lends;                       // other buffers use its shared memory
     const struct tile_buffer *lender; // whose shared memory it uses; NULL: its own
@@ -40,12 +41,12 @@ struct group {
     struct thread_loose loose;
     bool by_rows;  // subgroups of products share no rows, so that a row is reduced inside one subgroup
     bool by_lines; // tiles are reduced along their last axis
-    struct holding *of; // by id, of the buffers that the kernel had at first
+    struct holding *of; // by id, of the buffers that the kernel had before this pass
     int buffers;
-    int *seen, stamp; // by id of expression
+    int *seen, stamp; // by id of expression: the stamp of its last visit
     int ids;
     bool failed;
-    int loops;            // loops around the current statement, each turn of which uses the same memory
+    int loops;            // loops around the current statement, whose iterations use the same memory
     bool is_flat;         // the points of one statement are divided among all workgroups;
     expr flat;            // if so, the workgroup's number; else NULL
     int64_t each;         // if so, points per thread
@@ -74,18 +75,18 @@ void thread_accesses(struct group *g, const struct tile_stmt *s, access_visit *v
 void thread_all_accesses(struct group *g, const struct tile_stmt *body, access_visit *visit, void *data);
 // Calls `visit` for the loads of expressions, each once.
 void thread_expr_accesses(struct group *g, int count, const expr *root, access_visit *visit, void *data);
-// Returns whether a statement is a loop whose points are divided among threads, or `thread`.
+// Returns whether a statement is a `thread`, or a loop whose points are divided among threads.
 bool thread_is_spread(const struct tile_stmt *s);
 // Returns whether each thread has a buffer of its own.
 bool thread_is_private(const struct group *g, const struct tile_buffer *b);
 // Returns whether a buffer is in registers by a layout.
 bool thread_is_held(const struct group *g, const struct tile_buffer *b);
-// Returns the buffer that replaces a buffer, or that itself.
+// Returns the buffer that replaces a buffer, or the buffer itself.
 const struct tile_buffer *thread_now(const struct group *g, const struct tile_buffer *b);
-// Returns what is below the outermost casts of an expression.
+// Returns an expression without its outermost casts.
 expr thread_without_casts(expr e);
 
-// The points for which a statement is executed, and which thread executes which.
+// The points for which a statement is executed, and how they are divided among threads.
 struct sweep {
     int vars;
     const struct tile_name *name[TILE_DIMS];
@@ -93,7 +94,7 @@ struct sweep {
     bool is_by_runs;              // the last variable counts runs of adjacent elements
     bool has_layout;
     struct layout layout;         // its axes are the variables
-    int64_t covered[TILE_DIMS];   // points that the layout covers along each
+    int64_t covered[TILE_DIMS];   // points that the layout covers along each variable
     // of a copy: the variable of each axis of its regions; -1: the axis stays at its origin
     int pair[2][TILE_DIMS];
 };
@@ -176,7 +177,7 @@ struct points {
     expr digit[LAYOUT_DIGITS]; // slot digits of the layout
     expr point[TILE_DIMS];     // of index type
     int opened;                // how many statements to close
-    expr first;                // true in one of the threads that hold copies; NULL: there are no copies
+    expr first;                // true in one of the threads that share a point; NULL: none do
     const struct runs *runs;   // around the current code, the innermost first; NULL: there are none
 };
 // Opens loops and guards over the points of a sweep; thread_close_points closes them. Returns false if the
@@ -184,7 +185,7 @@ struct points {
 bool thread_open_points(struct group *g, struct points *p, const struct sweep *s);
 // Closes the loops and guards, also after thread_open_points returned false.
 void thread_close_points(struct points *p);
-// Returns an expression with names and tiles replaced by what this thread has.
+// Returns an expression with names and tiles replaced by the values and registers of this thread.
 expr thread_rewrite(struct points *p, expr e);
 // Generates the code of statements at a point; `points` is a struct points.
 void thread_body(void *points, const struct tile_stmt *body);
@@ -212,10 +213,10 @@ expr thread_slot(struct points *p, const struct tile_buffer *b, const int *to);
 bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
                         void (*otherwise)(struct group *g, const struct tile_stmt *s));
 
-// Appends the allocation of registers for a run of adjacent elements, aligned to so many bytes.
+// Appends the allocation of registers for a run of adjacent elements, aligned to `bytes` bytes.
 const struct tile_buffer *thread_run_registers(struct tile_type type, int64_t count, int bytes);
-// Returns a run in a buffer from the element at `index` on. It points to `index` and `extent`, which has room
-// for TILE_DIMS.
+// Returns the region of `run` adjacent elements of a buffer from `index` on. It points to `index` and
+// `extent`, which has room for TILE_DIMS.
 struct tile_region thread_run_at(const struct tile_buffer *b, expr *index, expr *extent, int64_t run);
 // Generates one access that moves a run.
 void thread_access(const struct tile_region *from, const struct tile_region *to, bool is_once);
@@ -227,7 +228,7 @@ void thread_access(const struct tile_region *from, const struct tile_region *to,
 // possible.
 bool thread_run_map(struct group *g, const struct tile_stmt *s,
                     void (*otherwise)(struct group *g, const struct tile_stmt *s));
-// Generates vector code of a short loop whose turns access adjacent elements. Returns false, without
+// Generates vector code of a short loop whose iterations access adjacent elements. Returns false, without
 // generating anything, if that is not possible.
 bool thread_run_loop(struct points *p, const struct tile_stmt *s);
 // Returns how many adjacent elements each thread computes in a map without a layout. Sets *is_sure to false
@@ -240,15 +241,15 @@ bool thread_run_store(struct points *p, const struct tile_stmt *s);
 
 // thread_registers.c
 
-// Appends the allocation of registers of each thread, or of as many elements of other memory per thread. They
-// are a tile with one row.
+// Appends the allocation of `count` registers per thread, or of `count` elements of other memory, as a tile
+// with one row.
 struct tile_buffer *thread_registers(const char *prefix, struct tile_type type, enum tile_memory memory,
                                      int64_t count);
-// Returns the value of one of them.
+// Returns the value of element `at` of such a tile.
 expr thread_load(const struct tile_buffer *b, expr at);
-// Stores a value to one of them.
+// Stores a value in element `at` of such a tile.
 void thread_store(const struct tile_buffer *b, expr at, expr value);
-// Opens an unrolled loop with so many turns, which the caller closes with tile_close, and returns its
+// Opens an unrolled loop of `count` iterations, which the caller closes with tile_close, and returns its
 // variable.
 expr thread_unrolled(int64_t count);
 
@@ -256,7 +257,8 @@ expr thread_unrolled(int64_t count);
 enum { PIECE = 16 }; // without shuffles, one thread combines the results of this many
 // Returns the threads of a subgroup, or PIECE.
 int  thread_width(const struct group *g);
-// Returns another thread's value, by a shuffle among `threads` threads; complex numbers go by their parts.
+// Returns another thread's value, by a shuffle among `threads` threads; parts of complex numbers are shuffled
+// separately.
 expr thread_shuffled(const struct group *g, enum tile_shuffle how, expr value, expr step, int threads);
 
 // The rows of a reduction or scan in memory.
@@ -286,7 +288,7 @@ void thread_reduce(struct group *g, const struct tile_stmt *s);
 
 // thread_scan.c
 
-// Return, of a scan in a grid of its own: the threads per workgroup; the number of workgroups for so many
+// Return, of a scan in a grid of its own: the threads per workgroup; the number of workgroups for `lines`
 // rows.
 int  thread_scan_threads(const struct target *target);
 expr thread_scan_blocks(const struct target *target, const struct tile_stmt *s, expr lines);

@@ -1,14 +1,15 @@
-// tiles.c - tile statements as loops over elements: copy, fill, reduce, scan, and gemm where the target has
-// no unit for it.
+// tiles.c - replaces tile statements by loops over elements: copy, fill, reduce, scan, and gemm if the target
+// has no unit for it.
 //
-// Edges: where a rectangle may leave its buffer, one test before the loop decides between a loop without
-// tests and one that masks every element. Asynchronous statements run at once; their waits go.
+// If a rectangle may leave its buffer, one test before the loop chooses between a loop without tests and one
+// that masks every element. Asynchronous statements become synchronous; waits for them are removed.
 
 #include "pass/boxes.h"
 
 enum { LANE_BYTES = 128 }; // of a reduction: see doc/tile.md
 
-// Emits a body once if nothing can leave a buffer; else twice, under the test that says so.
+// Emits a body once if no element can be outside of its buffer (`test` is NULL); else twice, without masks
+// where the test holds and with masks where it does not.
 static void with_edges(expr test, void (*emit)(const struct tile_stmt *s, bool masked),
                        const struct tile_stmt *s) {
     if (!test) {
@@ -56,7 +57,7 @@ static void fill(const struct tile_stmt *s) {
 
 // Reduce and scan -------------------------------------------------------------------------------------------
 
-// The box without one axis, whose variable then is a loop of its own.
+// Returns the box without one axis, whose variable gets a loop of its own.
 static struct box lines_of(const struct box *b, int axis) {
     struct box lines = {0};
     for (int i = 0; i < b->axes; i++)
@@ -103,7 +104,7 @@ static void halve_lane(const struct tile_buffer *lane, expr j, const void *data)
                    NULL);
 }
 
-// What a line is reduced by.
+// The state of reducing one row.
 struct line {
     const struct tile_stmt *s;
     const struct box *b;
@@ -112,7 +113,7 @@ struct line {
     bool masked;
 };
 
-// lane[j] takes the element number i of the line.
+// Combines lane[j] with element i of the row.
 static void take(const struct line *l, expr i, expr j) {
     expr point[TILE_DIMS];
     for (int k = 0; k < l->b->axes; k++)
@@ -123,7 +124,8 @@ static void take(const struct line *l, expr i, expr j) {
         tile_store(l->lane, 1, &j, tile_binary(l->s->combine, old, tile_cast(l->lane->type, x)), NULL);
 }
 
-// All lanes take their next elements, as long as there are enough for all; then some take one more.
+// Combines the lanes with the elements of a row: each lane takes an element in turn as long as there are
+// enough for all lanes; then some lanes take one more.
 static void take_line(const struct line *l, expr size) {
     struct pass_range known = pass_range(size);
     bool even = known.low == known.high && known.low % l->lanes == 0;
@@ -149,7 +151,8 @@ static void put_result(const struct line *l) {
     box_write_line(l->s, &l->s->region[1], l->b, tile_load(l->lane, l->lane->ndim, zero, NULL, NULL));
 }
 
-// A line that the target reduces by itself: its elements are contiguous, all of them in the buffer.
+// Returns whether the target has a function that reduces such a row, with contiguous elements. The caller
+// knows that all of them are in the buffer.
 static bool has_line_unit(const struct target *target, const struct tile_stmt *s) {
     const struct tile_buffer *from = s->region[0].buffer, *to = s->region[1].buffer;
     bool dense = !from->stride || pass_range(from->stride[from->ndim - 1]).high == 1;
@@ -234,7 +237,7 @@ static void scan(const struct tile_stmt *s) {
 
 // Gemm ------------------------------------------------------------------------------------------------------
 
-// The last two axes; those before are at their origin.
+// Returns a box of the last two axes; the axes before them stay at their origin.
 static struct box matrix_box(const struct tile_region *r) {
     struct box b = {.axes = 2};
     for (int i = 0; i < 2; i++)
@@ -269,7 +272,7 @@ static void gemm(const struct tile_stmt *s) {
     tile_close();
 }
 
-// Memory of a block, all of whose elements are there.
+// Returns whether a region is in memory of the block, with all its elements in the buffer.
 static bool is_block(const struct tile_region *r) {
     struct box b = matrix_box(r);
     bool inside = !box_inside(r, &b);
@@ -279,7 +282,7 @@ static bool is_block(const struct tile_region *r) {
            r->buffer->memory != TILE_CONSTANT && r->buffer->memory != TILE_TABLE;
 }
 
-// The target multiplies such tiles by itself.
+// Returns whether the target has a unit that multiplies such tiles.
 static bool has_unit(const struct target *target, const struct tile_stmt *s) {
     for (int i = 0; i < 3; i++) {
         bool is_read = i < 2 && target->packs && s->region[i].buffer->memory == TILE_GLOBAL;
@@ -292,7 +295,7 @@ static bool has_unit(const struct target *target, const struct tile_stmt *s) {
 
 // -----------------------------------------------------------------------------------------------------------
 
-// A copy or fill of one access stays, and so does what the target has a unit for.
+// Replaces a statement by loops, except a copy or fill of one access, and what the target has a unit for.
 static bool emit(void *data, const struct tile_stmt *s) {
     const struct target *target = data;
     bool is_access = s->loop == TILE_VECTOR;

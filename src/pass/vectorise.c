@@ -1,10 +1,10 @@
-// vectorise.c - a map whose loads and stores all move by one element, or stay, becomes a vector loop.
+// vectorise.c - turns maps whose accesses all advance by one element per point, or stay, into vector loops.
 //
-// The loop keeps its scalar body: how many elements a register holds is known to the renderer's header only.
+// The loop keeps its scalar body: only the renderer's header knows how many elements a register holds.
 
 #include "pass/pass.h"
 
-// Whether an access moves by one element with the variable (the last axis alone), or not at all.
+// Returns whether an access advances by one element with the variable, along the last axis alone, or stays.
 static bool is_regular(int indices, const expr *index, const struct tile_name *variable) {
     for (int i = 0; i + 1 < indices; i++)
         if (pass_step_of(index[i], variable) != PASS_FIXED)

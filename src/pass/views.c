@@ -1,10 +1,10 @@
-// views.c - views that only use the memory of a tile again become tiles of their own, for targets whose tiles
-// lie across lanes: there a view under another shape would have its elements in other lanes.
+// views.c - replaces views that only use the memory of a tile again by tiles, for targets whose tiles are
+// spread across lanes: a view of another shape would have its elements in other lanes.
 //
 // A tile and its views are *names* of one memory. They part if no name is read while it may hold what another
-// one wrote: each read of a name follows, on every way there, a statement that overwrote all of that name,
-// with no write by another name since. The places of parted tiles are given by their lifetimes, so that they
-// share memory again.
+// one wrote: on every path, each read of a name follows a statement that overwrote all of that name, with no
+// write by another name since. Parted tiles get addresses by their lifetimes, so that they share memory
+// again.
 
 #include "pass/lanes.h"
 
@@ -13,8 +13,8 @@ enum { NAMES = 8 };
 struct names {
     struct tile_buffer *name[NAMES]; // the tile, then its views
     int count;
-    unsigned own;    // a bit per name: nothing that another name wrote can be read by it now
-    unsigned broken; // the same, at any `break` of the loop that is looked at
+    unsigned own;    // a bit per name: it certainly holds nothing that another name wrote
+    unsigned broken; // the same, at every `break` of the current loop
     bool can_part;
 };
 
@@ -57,7 +57,7 @@ static void read_expressions(struct names *n, const struct tile_stmt *s) {
                 n->can_part = false;
 }
 
-// The size of a rectangle along an axis; -1: it is not known.
+// Returns the size of a rectangle along an axis; -1: it is not known.
 static int64_t size_of(const struct tile_region *r, int axis) {
     return pass_number(tile_region_size(r, axis));
 }
@@ -73,8 +73,8 @@ static bool is_all(const struct tile_region *r) {
     return true;
 }
 
-// Returns whether what a copy reads is as large as the buffer that it writes: the source says how much is
-// copied, if it says how large it is.
+// Returns whether a copy reads as much as the buffer that it writes has. If the source has a size, that is
+// the size of the copy.
 static bool is_as_large(const struct tile_region *from, const struct tile_region *to) {
     int of_from[TILE_DIMS], of_to[TILE_DIMS];
     if (!tile_region_is_sized(from))
@@ -122,7 +122,7 @@ static bool overwrites(const struct tile_stmt *s) {
     }
 }
 
-// The region that a statement writes; -1: it has none.
+// Returns the number of the region that a statement writes; -1: it has none.
 static int written_region(const struct tile_stmt *s) {
     switch (s->kind) {
     case TILE_COPY:
@@ -150,7 +150,8 @@ static void move_regions(struct names *n, const struct tile_stmt *s) {
 
 // Maps ------------------------------------------------------------------------------------------------------
 
-// The points at which a store in a map is made: those of each variable before its end; -1: it is not known.
+// The points of a map at which a store is executed: for each variable, those below its end; -1: it is not
+// known.
 struct points {
     const struct tile_stmt *map;
     int64_t end[TILE_DIMS];
@@ -167,7 +168,8 @@ static bool fills(const struct points *p, const struct tile_stmt *store) {
     return all;
 }
 
-// The bits of names of which stores in these statements overwrite all, when every point has had its turn.
+// Returns the bits of the names that stores in these statements overwrite completely, once all points are
+// done.
 static unsigned filled(const struct names *n, const struct points *p, const struct tile_stmt *body) {
     unsigned bits = 0;
     for (const struct tile_stmt *s = body; s; s = s->next) {
@@ -208,7 +210,7 @@ static void follow_rounds(struct names *n, const struct tile_stmt *s) {
     n->broken = outside;
 }
 
-// A map that wrote by one name alone, and all of that, leaves nothing of others.
+// Follows a map. If it wrote by one name alone, and all of that, it leaves nothing of the others.
 static void follow_map(struct names *n, const struct tile_stmt *map) {
     unsigned full = filled_by_map(n, map), written = 0;
     follow_rounds(n, map);

@@ -1,12 +1,12 @@
-// walk.c - looks at the nodes of a kernel, each once: expressions share operands, so paths are many more than
-// nodes.
+// walk.c - visits the nodes of a kernel, each once: expressions share operands, so that there are many more
+// paths than nodes.
 
 #include "pass/pass.h"
 
 #include <string.h>
 
-// Operands first, from left to right: an order that the formula gives, not the compiler that built it, which
-// may evaluate the arguments of a call in any order.
+// Lists operands first, from left to right. The formula alone determines this order; ids depend on the
+// compiler, which may evaluate the arguments of a call in any order.
 static int list_nodes(expr e, bool *seen, expr *nodes, int count) {
     if (seen[e->id])
         return count;
@@ -32,8 +32,8 @@ int pass_nodes(const struct tile_kernel *kernel, const struct tile_stmt *body, e
     return count;
 }
 
-// A search that goes along every path of an expression, as long as these are few; then it remembers what it
-// has seen. Formulas of functions share their parts: they have more paths than anyone could follow.
+// A search that follows every path of an expression as long as these are few, and then remembers the nodes
+// that it has seen. Formulas of functions share their parts, and can have too many paths to follow.
 enum { FEW_NODES = 64 };
 
 struct search {
@@ -45,7 +45,7 @@ struct search {
     int cap;
 };
 
-// Whether a node was seen before; it is now. Where there is no memory for that, it was not.
+// Returns whether a node was seen before, and marks it as seen. Returns false if there is no memory for that.
 static bool was_seen(struct search *s, expr e) {
     int old = s->cap;
     if (e->id >= s->cap) {
@@ -169,9 +169,9 @@ struct tile_stmt *pass_take_alloc(struct tile_stmt **list, const struct tile_buf
     return alloc;
 }
 
-enum { PATHS = 2000 }; // most through a simple formula
+enum { PATHS = 2000 }; // a simple formula has fewer
 
-// Formulas are walked along their paths, of which shared nodes make many.
+// The number of paths from each node, along which some passes walk formulas. Shared nodes make many.
 struct paths {
     int *count; // by id
     bool many;

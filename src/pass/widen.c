@@ -7,7 +7,8 @@
 
 static const struct tile_type f32 = {TILE_FLOAT, 32, 1};
 
-// Two formulas that are exact on the 16-bit type itself, where the target has the op.
+// Returns a formula that is exact in the 16-bit type itself, if the op has one and the target its op; else
+// NULL.
 static expr on_half(const struct target *target, expr e) {
     expr x = e->arg[0];
     if (e->op == TILE_SQUARE && target_spells_op(target, TILE_MUL, x->type))
