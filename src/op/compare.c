@@ -1,4 +1,4 @@
-// compare.c - whether arrays are equal, or nearly so.
+// compare.c - compares arrays: exactly, or within tolerances.
 
 #include "op/ops.h"
 

@@ -234,7 +234,7 @@ static void set_fold(const struct view *v, struct windows *w) {
 // Orders the view's axes as in the input of the fold.
 static void order_for_fold(const struct view *v, const struct windows *w) {
     int next = v->still;
-    for (int i = 0; i <= w->last; i++) // also those of the batch
+    for (int i = 0; i <= w->last; i++) // including the axes before the windows, which become the batch
         if (v->out[i] != NONE)
             v->order[next++] = v->out[i];
     for (int i = w->first; i <= w->last; i++)

@@ -242,7 +242,7 @@ bool op_replay(const char *function, const struct call *c, const zl_array *in, z
 #define P_ARRAY(n)        {#n, ZL_PARAM_ARRAY, NULL}
 #define P_ARRAY_OR(n, d)  {#n, ZL_PARAM_ARRAY, d}
 #define P_OPTIONAL(n)     {#n, ZL_PARAM_OPTIONAL, "None"}
-#define P_NULLABLE(n)     {#n, ZL_PARAM_OPTIONAL, NULL} // must be said, even if it is none
+#define P_NULLABLE(n)     {#n, ZL_PARAM_OPTIONAL, NULL} // the default must be given; it may be None
 #define P_ARRAYS(n)       {#n, ZL_PARAM_ARRAYS, NULL}
 #define P_INT(n, d)       {#n, ZL_PARAM_INT, d}
 #define P_INT64(n, d)     {#n, ZL_PARAM_INT64, d}
@@ -253,8 +253,8 @@ bool op_replay(const char *function, const struct call *c, const zl_array *in, z
 #define P_SHAPE_OR(n, d)  {#n, ZL_PARAM_SHAPE, d}
 #define P_AXES(n, d)      {#n, ZL_PARAM_AXES, d}
 #define P_STRING(n, d)    {#n, ZL_PARAM_STRING, d}
-#define P_OUTPUT(n)       {#n, ZL_PARAM_OUTPUT, NULL} // as many as the arguments say
-#define P_OUTPUTS(n, d)   {#n, ZL_PARAM_OUTPUT, d}    // as many as the text d says
+#define P_OUTPUT(n)       {#n, ZL_PARAM_OUTPUT, NULL} // their number is an argument
+#define P_OUTPUTS(n, d)   {#n, ZL_PARAM_OUTPUT, d}    // their number is given by the text d
 
 // Writes the public headers of the ops into a folder. Returns false, with an error, if that fails.
 bool op_write_headers(const char *folder);

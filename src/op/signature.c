@@ -25,7 +25,7 @@ static int by_family(const void *a, const void *b) {
     return order ? order : strcmp(x->name, y->name);
 }
 
-// All signatures in an order that does not depend on the linker; the caller frees them.
+// Returns all signatures in an order that does not depend on the linker. The caller frees the list.
 static const zl_op_info **sorted(int *count) {
     *count = entries();
     const zl_op_info **list = memory_alloc(sizeof *list * (size_t)(*count + 1));
@@ -58,7 +58,7 @@ static void add_prototype(struct text *out, const zl_op_info *op) {
     text_add(out, "%s)", op->params ? "" : "void");
 }
 
-// A comment of whole words in lines of at most 110 columns.
+// Adds a comment, broken between words into lines of at most 110 columns.
 static void add_comment(struct text *out, const char *doc) {
     int column = 0;
     while (*doc) {

@@ -217,7 +217,8 @@ static zl_array vjp_slice(const struct call *c, int input, const zl_array *cotan
     return zeros ? update_at(zeros, cotangent[0], c->in[1], call_args(c) + 1) : NULL;
 }
 
-// As in MLX, the start may be a tracer only together with the array that it slices.
+// As in MLX, the start may depend on differentiated inputs only if the array does too; its own tangent is
+// then ignored.
 static bool jvp_slice(const struct call *c, const zl_array *tangent, zl_array *out) {
     out[0] = NULL;
     if (!tangent[0])
