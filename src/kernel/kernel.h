@@ -25,8 +25,7 @@ struct kernel_driver {
     // Reports the work of the chip's engines in a run, from a model and without computing. NULL: the target
     // is not modelled.
     bool (*report)(void *compiled, void *const *address, const int64_t *symbol, zl_device_c_report *out);
-    // returns the name of the hardware or library that runs its kernels, if it differs from the device; NULL:
-    // none
+    // returns a text about the chip, emulator or library that runs its kernels; NULL: there is none
     const char *(*says)(void);
     void (*free)(void *compiled);
     // holds returns whether memory at an address belongs to the device; kernels then work on it in place. It

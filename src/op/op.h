@@ -99,8 +99,8 @@ struct op {
     uint64_t in_place; // bit k: the kernel may write the first output into the memory of input k
 };
 
-// Computes the cotangents of the inputs of a call by the ops that it is composed of, like vjp_all. The
-// transforms define it (composed.c); an op that is the gradient of another one is composed of it.
+// Computes the cotangents of the inputs of a call by differentiating the ops that it is composed of, like
+// vjp_all. Ops that are the gradient of another op use it. The transforms define it (composed.c).
 extern bool (*op_composed_vjp)(const struct call *c, const bool *wanted, const zl_array *cotangent,
                                zl_array *out);
 

@@ -453,7 +453,7 @@ struct op_kernel_call {
 extern const char op_kernel_prelude[]; // kernel_prelude.c
 // Returns whether a text is an identifier of C (kernel_text.c); false for NULL.
 bool op_kernel_names(const char *name);
-// Appends the C++ text of a kernel for the CPU.
+// Appends the C text of a kernel for the CPU.
 void op_kernel_text(struct text *out, const zl_cpu_kernel_source *k, const zl_array *in);
 // Appends source text of the program, with a #line so that compilers report its own line numbers.
 void op_kernel_own(struct text *out, const char *name, const char *what, const char *text);

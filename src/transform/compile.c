@@ -12,8 +12,8 @@ struct zl_compiled_ {
     struct map replays; // recordings by signature; retained
 };
 
-// Locks for the replays, chosen by the address of the function. A lock that is held during a fork would stay
-// taken in the child, so all of them are listed at load.
+// Locks for the replays, chosen by the address of the function. They are registered for fork(), so that the
+// replays are consistent in the child.
 static struct lock locks[16];
 
 static struct lock *lock_of(zl_compiled c) {
