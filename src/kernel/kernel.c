@@ -1,4 +1,4 @@
-// kernel.c - the public functions that read tile kernels and show them at every stage.
+// kernel.c - the public functions that parse tile kernels and print them at every stage.
 
 #include "kernel/kernel.h"
 
@@ -111,7 +111,7 @@ static char *show_code(struct tile_kernel *kernel, const struct target *target) 
     return shown;
 }
 
-// Changes the kernel.
+// Returns the kernel's text at a stage. Changes the kernel.
 static char *show(struct tile_kernel *kernel, const char *stage) {
     if (!stage)
         return error_set(ZL_ERROR_VALUE,

@@ -1,4 +1,4 @@
-// kernel.h - a tile kernel of the public API, and what a target offers to run it.
+// kernel.h - tile kernels of the public API, and the functions of a target that run them.
 
 #ifndef KERNEL_H
 #define KERNEL_H
@@ -11,21 +11,21 @@
 struct kernel_driver {
     const char *name;
     const char *device; // the array device that its kernels run on; "cpu" for the target c
-    // Compiles a kernel, which it changes and which must live as long as the result. Appends the code that it
-    // passed to the target's compiler to *source, even if that refuses it. Returns NULL, with an error, if
-    // compiling fails.
+    // Compiles a kernel; changes it, and needs it as long as the result lives. Appends the code that it gave
+    // to the target's compiler to *source, even if that refuses it. Returns NULL, with an error, if compiling
+    // fails.
     void *(*compile)(struct tile_kernel *kernel, struct text *source);
-    // Runs a compiled kernel. `address` has an entry for each parameter: of its buffer, or of its value if it
-    // is a scalar. Returns false, with an error, if that fails.
+    // Runs a compiled kernel. `address` has an entry for each parameter: the address of its buffer, or of its
+    // value if it is a number. Returns false, with an error, if that fails.
     bool (*run)(void *compiled, void *const *address, const int64_t *symbol);
     // Measures the seconds per run, over `repeats` runs in a row, by the device's own clock. NULL: it has no
     // clock.
     bool (*time)(void *compiled, void *const *address, const int64_t *symbol, int repeats, double *seconds);
     bool (*is_modelled)(void); // returns whether that clock is a model of the chip; NULL: it is not
-    // Reports what the chip's engines do in a run, counted without computing. NULL: the target is not
-    // modelled.
+    // Reports the work of the chip's engines in a run, from a model and without computing. NULL: the target
+    // is not modelled.
     bool (*report)(void *compiled, void *const *address, const int64_t *symbol, zl_device_c_report *out);
-    // returns what runs its kernels, if that is not its device's name; NULL: nothing to add
+    // returns a text about the chip, emulator or library that runs its kernels; NULL: there is none
     const char *(*says)(void);
     void (*free)(void *compiled);
     // holds returns whether memory at an address belongs to the device; kernels then work on it in place. It

@@ -1,6 +1,6 @@
-// addmm.c - a product of matrices added to another matrix. Of 16-bit floats it is an op of its own: both are
-// scaled and added in float32, in which the product is summed, and rounded once. Of others it is the three
-// ops that it says.
+// addmm.c - a matrix product added to another matrix. For 16-bit floats it is an op of its own: the product
+// is summed, scaled and added in float32 and rounded once. For other dtypes it is recorded as a product, two
+// scalings and a sum.
 
 #include "op/ops.h"
 
@@ -18,7 +18,7 @@ static zl_array scale(double factor, zl_array x) {
     return factor == 1 ? x : zl_multiply(zl_scalar(factor), x);
 }
 
-// alpha times a product, of 16-bit floats rounded once.
+// Returns alpha times a product; for 16-bit floats, it is rounded once.
 static zl_array scaled_product(double alpha, zl_array a, zl_array b) {
     return alpha == 1 ? zl_matmul(a, b) : zl_addmm(op_number((zl_dtype)a->dtype, 0), a, b, alpha, 0);
 }
@@ -41,7 +41,8 @@ static zl_array sum_of(zl_array x, zl_array y) {
     return x && y ? zl_add(x, y) : x ? x : y;
 }
 
-// What is added has the shape of the product only together with it.
+// The added matrix may have fewer axes than the product: its tangent alone is broadcast to the shape of the
+// product.
 static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     zl_array by_a = tangent[0] ? scaled_product(alpha_of(c), tangent[0], c->in[1]) : NULL;
     zl_array by_b = tangent[1] ? scaled_product(alpha_of(c), c->in[0], tangent[1]) : NULL;
@@ -55,7 +56,7 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return out[0] || (!tangent[0] && !tangent[1] && !tangent[2]);
 }
 
-// With its extra axis before all that the result has.
+// Returns x with its batch axis first, followed by axes of size 1 up to the rank of the result.
 static zl_array align(zl_array x, int axis, int rank) {
     x = op_batch_first(x, axis);
     while (x && x->ndim < rank + 1)
@@ -63,8 +64,8 @@ static zl_array align(zl_array x, int axis, int rank) {
     return x;
 }
 
-// Batch axes of a, b and c broadcast, but to those of the product: where only c has the extra axis, a is
-// repeated.
+// The batch axes of a, b and c broadcast against each other, but c must broadcast to the product: if only c
+// has the extra axis, a is repeated.
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     int64_t batch = op_batch_size(c->inputs, in, axis);
     bool only_added = axis[0] < 0 && axis[1] < 0 && axis[2] >= 0;
@@ -116,7 +117,8 @@ static zl_array add_each(zl_array c, zl_array a, zl_array b, double alpha, doubl
     return zl_add(scale(beta, c), scale(alpha, product));
 }
 
-// Nothing to multiply, or by, is nothing to round.
+// Returns whether to record the op that rounds once. If alpha or the inner size is 0, there is no product to
+// round.
 static bool is_once(zl_dtype dtype, zl_array a, double alpha) {
     return (dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16) && (float)alpha != 0 && a->dim[a->ndim - 1] > 0;
 }

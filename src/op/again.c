@@ -1,21 +1,21 @@
-// again.c - ops that read sizes, deferred as a whole: their arguments are kept, and they are called again
+// again.c - defers ops that read sizes as a whole: their arguments are kept, and the ops are called again
 // with other arrays.
 //
-// Which arguments an op has is in its signature. Lists and texts are copied; arrays become the inputs of the
-// call.
+// The types of an op's arguments are in its signature. Lists and texts are copied; arrays become the inputs
+// of the call.
 
 #include <stdarg.h>
 #include <string.h>
 
 #include "op/ops.h"
 
-enum { MOST = 18 }; // parameters of an op
+enum { MOST = 18 }; // the most parameters of an op
 
 struct again {
     atomic_int refs;
     const zl_op_info *op;
     op_again_fn *run;
-    int results; // that it gives
+    int results; // number of results
     union op_value value[MOST];
 };
 
@@ -39,7 +39,7 @@ static void release_again(void *data) {
     memory_free(a);
 }
 
-// A copy of so many bytes; of none NULL.
+// Copies `bytes` bytes to new memory; *out is NULL if there are none. Returns false if memory runs out.
 static bool copy(const void *from, size_t bytes, void *out) {
     void *data = from && bytes ? memory_alloc(bytes) : NULL;
     if (data)
@@ -62,7 +62,7 @@ static bool copy_axes(zl_axes from, union op_value *out) {
     return ok;
 }
 
-// One argument; arrays are left to be looked at by find_arrays().
+// Reads one argument. Arrays are stored as they are; find_arrays() lists them later.
 static bool read_value(zl_param_type type, int results, va_list *list, union op_value *out) {
     switch (type) {
     case ZL_PARAM_ARRAY:
@@ -79,7 +79,7 @@ static bool read_value(zl_param_type type, int results, va_list *list, union op_
         const char *text = va_arg(*list, const char *);
         return copy(text, text ? strlen(text) + 1 : 0, &out->string);
     }
-    case ZL_PARAM_OUTPUT: out->number = results; return true; // has no argument
+    case ZL_PARAM_OUTPUT: out->number = results; return true; // has no argument in the list
     default: out->number = va_arg(*list, int); return true;
     }
 }
@@ -88,7 +88,7 @@ static bool is_array(zl_param_type type) {
     return type == ZL_PARAM_ARRAY || type == ZL_PARAM_OPTIONAL;
 }
 
-// The arrays among the arguments, in order; how many.
+// Lists the arrays among the arguments, in order, if out is not NULL. Returns their number.
 static int find_arrays(const struct again *a, zl_array *out) {
     int count = 0;
     for (int i = 0; i < a->op->params; i++) {
@@ -108,7 +108,7 @@ static int find_arrays(const struct again *a, zl_array *out) {
 
 // Calling ---------------------------------------------------------------------------------------------------
 
-// The values with these arrays in the place of those that they were made with.
+// Copies the values, with these arrays in place of those of the first call.
 static void put_arrays(const struct again *a, const zl_array *in, union op_value *out) {
     int next = 0;
     memcpy(out, a->value, sizeof a->value);
@@ -157,7 +157,7 @@ static struct again *read(const char *function, op_again_fn *run, int results, v
     return NULL;
 }
 
-// A failure upstream is left to the op itself.
+// Returns whether no array is NULL. Otherwise the op itself handles the earlier failure.
 static bool has_all(int count, const zl_array *in) {
     for (int i = 0; i < count; i++)
         if (!in[i])
@@ -165,7 +165,7 @@ static bool has_all(int count, const zl_array *in) {
     return true;
 }
 
-// *done: it was deferred, or failed. Else nothing happened.
+// Defers the op if needed. Sets *done if it was deferred or failed; otherwise nothing happened.
 static bool defer(struct again *a, zl_array *out, bool *done) {
     OP_ROOM(zl_array, in, (int64_t)find_arrays(a, NULL) + 1);
     int count = in ? find_arrays(a, in) : 0;

@@ -1,9 +1,9 @@
-// along_axis.c - elements picked and put along one axis, by indices of their own for each place of the other
+// along_axis.c - takes and puts elements along one axis, with separate indices for each position of the other
 // axes.
 
 #include "op/ops.h"
 
-// Broadcasts arrays of one rank against each other but along axis, where each keeps its size.
+// Broadcasts arrays of one rank against each other, except along axis, where each keeps its size.
 static bool broadcast_others(const char *function, int count, zl_array *in, int axis) {
     int ndim = in[0]->ndim;
     OP_ROOM(int64_t, dim, ndim);
@@ -28,7 +28,7 @@ static bool broadcast_others(const char *function, int count, zl_array *in, int 
     return true;
 }
 
-// The axis of a, which has as many axes as the indices; -1 and an error.
+// Returns the axis as a non-negative number if a and the indices have the same rank, else -1 and an error.
 static int check_axis(const char *function, zl_array a, zl_array indices, int axis) {
     int at = a && indices ? shape_axis(function, axis, a->ndim) : -1;
     if (at < 0 || !op_check_integers(function, indices))
@@ -42,7 +42,7 @@ static int check_axis(const char *function, zl_array a, zl_array indices, int ax
 
 // take_along_axis -------------------------------------------------------------------------------------------
 
-// Shapes are equal but along axis.
+// The shapes must be equal except along axis.
 static zl_array take_along(zl_array a, zl_array indices, int64_t axis) {
     return op_dense(&op_take_along, 2, (zl_array[]){a, indices}, 1, &axis, (zl_dtype)a->dtype, indices->ndim,
                     indices->dim);
@@ -119,7 +119,7 @@ OP_SIGNATURE(zl_take_along_axis_flat, "index",
 
 // put_along_axis, scatter_add_axis --------------------------------------------------------------------------
 
-// arg: axis, enum update. Indices and values have one shape, that of a but along axis.
+// arg: axis, enum update. Indices and values have the same shape, which is that of a except along axis.
 static zl_array put_along(zl_array a, zl_array indices, zl_array values, const int64_t *arg) {
     if (indices->size == 0)
         return op_same(a);
@@ -185,7 +185,7 @@ const struct op op_put_along = {
     .vmap = vmap_put,
 };
 
-// values of the rank of indices: leading axes of size 1 that are too many go.
+// Removes leading axes of size 1 until values has at most ndim axes.
 static zl_array fit_rank(zl_array values, int ndim) {
     while (values && values->ndim > ndim)
         values = zl_squeeze(values, ZL_AXES(0));
@@ -227,7 +227,7 @@ zl_array zl_put_along_axis_flat(zl_array a, zl_array indices, zl_array values) {
     if (op_again(&again, "zl_put_along_axis_flat", again_put_along_axis_flat, a, indices, values))
         return again;
     if (a && values && indices && indices->size == 0)
-        return op_same(a); // whatever its dtype is
+        return op_same(a); // whatever dtype the values have
     zl_array y =
         check_and_put("zl_put_along_axis_flat", UPDATE_SET, zl_flatten(a, 0, -1), indices, values, 0);
     return y ? zl_reshape(y, (zl_shape){a->dim, a->ndim}) : NULL;

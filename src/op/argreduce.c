@@ -1,4 +1,4 @@
-// argreduce.c - where the smallest and the largest elements are.
+// argreduce.c - the positions of the smallest and the largest elements.
 
 #include <limits.h>
 
@@ -59,7 +59,7 @@ static zl_array argreduce(const char *function, zl_array x, bool is_max, int axi
     return keepdims ? y : zl_squeeze(y, ZL_AXES(at));
 }
 
-// Of all elements where no axis is given; keepdims then leaves every axis, with size 1.
+// Without an axis (INT_MIN), reduces all elements; keepdims then keeps every axis, with size 1.
 static zl_array argreduce_any(const char *function, zl_array x, bool is_max, int axis, bool keepdims) {
     if (axis != INT_MIN || !x)
         return argreduce(function, x, is_max, axis, keepdims);

@@ -1,8 +1,8 @@
 // attention.c - scaled dot-product attention: softmax(scale * q k^T + mask) v.
 //
-// The device computes it without a matrix of all scores. So does the backward pass, which computes the scores
-// again from what the forward pass keeps of each query. What is not common - second derivatives, tangents,
-// gradients of masks - and float64 are composed of other ops.
+// The device computes it without storing the matrix of all scores. So does the backward pass, which
+// recomputes the scores from two numbers per query that the forward pass keeps. Rare cases (second
+// derivatives, tangents, gradients of masks, float64) are composed of other ops.
 
 #include "op/ops.h"
 
@@ -27,7 +27,7 @@ struct attention op_attention_read(const struct call *c, const zl_array *in) {
     return a;
 }
 
-// What `read` takes apart: how many inputs, and the arguments.
+// Lists inputs and arguments as op_attention_read expects them. Returns the number of inputs.
 static int list_inputs(const struct attention *a, zl_array *in, int64_t *arg) {
     const zl_array all[] = {a->q, a->k, a->v, a->mask, a->sinks, a->y, a->state, a->g};
     int count = 0;
@@ -41,8 +41,8 @@ static int list_inputs(const struct attention *a, zl_array *in, int64_t *arg) {
     return count;
 }
 
-// Strides of a result (B, N, T, D) that lies as x does: where the heads of a query are neighbours in x they
-// are in the result, so that what turns them into one axis is a view. NULL: row-major.
+// Returns strides for a result (B, N, T, D) with the layout of x: if the heads of a query are adjacent in x,
+// they are adjacent in the result too, so that merging them into one axis is a view. NULL: row-major.
 static const int64_t *lie_like(zl_array x, const int64_t *dim, int64_t *stride) {
     const int64_t *of = array_stride(x);
     if (dim[1] == 1 || dim[2] == 1 || of[1] <= 0 || of[1] >= of[2] || of[3] != 1)
@@ -94,7 +94,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
 
 // Derivatives -----------------------------------------------------------------------------------------------
 
-// Cotangents of the sinks, for each query: (B, N, T).
+// Sums the cotangents of the sinks over queries; `each` is (B, N, T).
 static zl_array sum_sinks(const struct attention *a, zl_array each) {
     zl_array sum = op_unbroadcast(zl_sum_axis(each, -1, false), a->sinks);
     return zl_astype(sum, (zl_dtype)a->sinks->dtype);
@@ -120,7 +120,8 @@ static bool vjp_all(const struct call *c, const bool *wanted, const zl_array *co
     return !masked || (out[3] = op_attention_mask_vjp(&a));
 }
 
-// Batches are more of those that there are. What holds for all of them stays as it is.
+// Merges the extra axis with the batch axis, of size `before`. An array that is the same for the whole batch
+// stays as it is.
 static zl_array merge(zl_array x, int axis, int64_t batch, int64_t before) {
     if (axis < 0 && x->dim[0] == 1 && before != 1)
         return x;
@@ -162,7 +163,8 @@ static bool stretches_to(zl_array x, int ndim, const int64_t *dim) {
     return true;
 }
 
-// q, k and v, mask and sinks; for the backward pass also what comes from the forward one.
+// Inputs: q, k, v, then mask and sinks if the arguments say so; for the backward pass also the result, the
+// state of the softmax and the cotangent.
 static bool fits(const struct call *c, const zl_array *in) {
     const int64_t *arg = call_args(c);
     bool back = c->op == &op_attention_vjp;
@@ -238,7 +240,7 @@ static bool check_promotes(const char *what, zl_array x, zl_dtype dtype) {
                        function, what, zl_dtype_name((zl_dtype)x->dtype), zl_dtype_name(dtype));
 }
 
-// shape: that of the scores.
+// shape: the shape of the scores.
 static bool check_mask(zl_array mask, const char *mode, zl_dtype dtype, const int64_t *shape) {
     bool causal = mode && !strcmp(mode, "causal");
     if ((mode && *mode && strcmp(mode, "array") && !causal) || (causal && mask))
@@ -271,7 +273,7 @@ static zl_array with_four_axes(zl_array x) {
     return x;
 }
 
-// All of one dtype. False and an error.
+// Casts all inputs to one dtype. Returns false, with an error, if that fails.
 static bool prepare(struct attention *a, zl_dtype dtype) {
     a->q = zl_astype(a->q, dtype);
     a->k = zl_astype(a->k, dtype);

@@ -1,23 +1,23 @@
-// attention_rules.c - attention and its derivatives as formulas of other ops: for float64, tangents, second
-// derivatives, and gradients of masks and sinks. These have a matrix of all scores.
+// attention_rules.c - attention and its derivatives composed of other ops: for float64, tangents, second
+// derivatives, and gradients of masks and sinks. These store the matrix of all scores.
 //
 // Queries that share their keys are rows of one matrix: q is (B, M, R, D), scores are (B, M, R, S). A tangent
-// or cotangent that is NULL is zero. 16-bit floats are computed with as float32.
+// or cotangent that is NULL is zero. 16-bit floats are computed in float32.
 
 #include "op/ops.h"
 
 struct rows {
     const struct attention *a;
-    zl_array q, k, v, g; // g: cotangent of the result, of the backward pass
+    zl_array q, k, v, g; // g: cotangent of the result, in the backward pass
     zl_array p;          // the softmax
-    zl_array rest;       // what the sinks have of it, (B, M, R, 1); NULL: there are none
+    zl_array rest;       // the softmax weights of the sinks, (B, M, R, 1); NULL: there are none
 };
 
 static zl_array wide(zl_array x) {
     return zl_astype(x, x->dtype == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32);
 }
 
-// (B, N, T, ...) as (B, M, N / M * T, ...), and back.
+// Reshapes (B, N, T, ...) to (B, M, N / M * T, ...); as_heads reverses it.
 static zl_array as_rows(const struct attention *a, zl_array x) {
     const int64_t *q = a->q->dim, heads = a->k->dim[1];
     return x ? zl_reshape(wide(x), ZL_SHAPE(q[0], heads, q[1] / heads * q[2], x->dim[3])) : NULL;
@@ -52,14 +52,15 @@ static zl_array scaled(const struct attention *a, zl_array x) {
     return x ? zl_multiply(x, op_number((zl_dtype)x->dtype, a->scale)) : NULL;
 }
 
-// Query i of the last ones sees the keys up to its own.
+// Returns a mask for queries that are the last ones of the sequence: each sees the keys up to its own
+// position.
 static zl_array causal_mask(int64_t queries, int64_t keys) {
     zl_array query = zl_arange_int(keys - queries, keys, 1, ZL_INT64),
              key = zl_arange_int(0, keys, 1, ZL_INT64);
     return zl_greater_equal(zl_expand_dims(query, ZL_AXES(1)), key);
 }
 
-// Scores, (B, M, R, S), with another number where a mask of bool, or causal, hides them.
+// Replaces scores, (B, M, R, S), by the number `hidden` where a bool mask, or the causal one, excludes them.
 static zl_array hide(const struct attention *a, zl_array x, double hidden) {
     bool by_mask = a->mask && a->mask->dtype == ZL_BOOL;
     if (!x || (!by_mask && !a->causal))
@@ -68,7 +69,7 @@ static zl_array hide(const struct attention *a, zl_array x, double hidden) {
     return as_rows(a, zl_where(seen, as_heads(a, x), op_number((zl_dtype)x->dtype, hidden)));
 }
 
-// What a mask of numbers adds to scores.
+// Adds a mask of numbers to the scores.
 static zl_array added(const struct attention *a, zl_array scores, zl_array mask) {
     if (!mask || mask->dtype == ZL_BOOL)
         return scores;
@@ -76,7 +77,7 @@ static zl_array added(const struct attention *a, zl_array scores, zl_array mask)
     return add(scores, as_rows(a, zl_broadcast_to(mask, (zl_shape){dim, 4})));
 }
 
-// Sinks, (B or 1, N), for every row.
+// Repeats the sinks, (B or 1, N), for every row.
 static zl_array sink_rows(const struct attention *a, zl_array sinks) {
     const int64_t *q = a->q->dim;
     zl_array x = zl_expand_dims(sinks, ZL_AXES(2, 3));
@@ -97,7 +98,7 @@ static void soften(struct rows *r, zl_array scores) {
     r->rest = zl_slice(all, ZL_SHAPE(0, 0, 0, 0), ZL_SHAPE(dim[0], dim[1], dim[2], 1), step);
 }
 
-// False and an error.
+// Computes the softmax of a call. Returns false, with an error, if that fails.
 static bool open_rows(struct rows *r, const struct attention *a) {
     *r = (struct rows){a, as_rows(a, a->q), wide(a->k), wide(a->v), as_rows(a, a->g)};
     zl_array scores = times(scaled(a, r->q), transposed(r->k));
@@ -115,18 +116,19 @@ zl_array op_attention_composed(const struct attention *a) {
 
 // Cotangents ------------------------------------------------------------------------------------------------
 
-// Of scores, from that of the softmax: and of what it is less, (B, M, R, 1).
+// Returns the cotangent of the scores from that of the softmax. *less is the row sum that is subtracted, (B,
+// M, R, 1).
 static zl_array through_softmax(const struct rows *r, zl_array g, zl_array *less) {
     *less = row_sum(zl_multiply(r->p, g));
     return zl_multiply(r->p, zl_subtract(g, *less));
 }
 
-// Of a mask, from that of the scores.
+// Returns the cotangent of a mask from that of the scores.
 static zl_array mask_of(const struct attention *a, zl_array ds) {
     return zl_astype(op_unbroadcast(as_heads(a, ds), a->mask), (zl_dtype)a->mask->dtype);
 }
 
-// Of sinks, from that of their scores, (B, M, R, 1).
+// Returns the cotangent of the sinks from that of their scores, (B, M, R, 1).
 static zl_array sinks_of(const struct attention *a, zl_array x) {
     zl_array each = zl_sum_axes(as_heads(a, x), ZL_AXES(2, 3), false);
     return each ? zl_astype(op_unbroadcast(each, a->sinks), (zl_dtype)a->sinks->dtype) : NULL;
@@ -140,7 +142,7 @@ zl_array op_attention_mask_vjp(const struct attention *a) {
     return mask_of(a, through_softmax(&r, times(r.g, transposed(r.v)), &less));
 }
 
-// Puts cotangents of q, k and v, in the dtypes and shapes of those.
+// Writes the cotangents of q, k and v, in their dtypes and shapes.
 static void put(const struct attention *a, zl_array dq, zl_array dk, zl_array dv, zl_array *out) {
     zl_dtype dtype = (zl_dtype)a->q->dtype;
     out[0] = zl_astype(as_heads(a, dq), dtype);
@@ -148,13 +150,13 @@ static void put(const struct attention *a, zl_array dq, zl_array dk, zl_array dv
     out[2] = zl_astype(dv, dtype);
 }
 
-// (B, N, T) as (B, M, R, 1).
+// Reshapes (B, N, T) to (B, M, R, 1).
 static zl_array as_column(const struct attention *a, zl_array x) {
     return x ? as_rows(a, zl_expand_dims(x, ZL_AXES(-1))) : NULL;
 }
 
-// Second derivatives: of the sum of the backward pass' results, each times its cotangent. Sinks are a column
-// of scores more, whose weights are `rest` and whose values are 0.
+// Computes second derivatives: the gradient of the sum of the backward pass's results, each multiplied by its
+// cotangent. Sinks are one more column of scores, whose weights are `rest` and whose values are 0.
 bool op_attention_vjp_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent,
                           zl_array *out) {
     struct attention a = op_attention_read(c, c->in);
@@ -187,7 +189,8 @@ bool op_attention_vjp_vjp(const struct call *c, const bool *wanted, const zl_arr
 
 // Tangents --------------------------------------------------------------------------------------------------
 
-// Of the softmax, from those of the inputs; NULL: zero. sink: of the weight of the sinks.
+// Returns the tangent of the softmax from those of the inputs (NULL: zero). *sink becomes the tangent of the
+// sinks' weights.
 static zl_array softmax_tangent(const struct rows *r, const struct attention *t, zl_array *sink) {
     const struct attention *a = r->a;
     zl_array q = as_rows(a, t->q), k = t->k ? wide(t->k) : NULL,
@@ -208,7 +211,8 @@ bool op_attention_jvp(const struct call *c, const zl_array *tangent, zl_array *o
         return false;
     zl_array y = add(times(softmax_tangent(&r, &t, &sink), r.v), times(r.p, t.v ? wide(t.v) : NULL));
     out[0] = zl_astype(as_heads(&a, y), (zl_dtype)a.q->dtype);
-    out[1] = NULL; // only the backward pass reads it, whose rules do without
+    out[1] = NULL; // the state is read by the backward pass only, and the rules of that do not use its
+                   // tangent
     return !zl_error();
 }
 

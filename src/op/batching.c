@@ -2,7 +2,8 @@
 
 #include "op/ops.h"
 
-// Axes of x that were stretched from a shape: the leading ones it did not have, and those where it had 1.
+// Lists the axes of x along which an array of shape `dim` was stretched: leading ones that the shape lacks,
+// and those of size 1 in it. Returns their number.
 static int stretched(zl_array x, int ndim, const int64_t *dim, int *axes) {
     int lead = x->ndim - ndim, count = 0;
     for (int i = 0; i < x->ndim; i++)
@@ -14,7 +15,7 @@ static int stretched(zl_array x, int ndim, const int64_t *dim, int *axes) {
 zl_array op_unbroadcast(zl_array x, zl_array like) {
     if (!x || shape_equal(x->ndim, x->dim, like->ndim, like->dim))
         return x;
-    if (x->ndim >= like->ndim) { // else it is a number that stands for an array of equal elements
+    if (x->ndim >= like->ndim) { // else x is a number that stands for an array of equal elements
         OP_ROOM(int, axes, x->ndim);
         int lead = x->ndim - like->ndim, count = axes ? stretched(x, like->ndim, like->dim, axes) : -1;
         x = count < 0 ? NULL
@@ -26,7 +27,7 @@ zl_array op_unbroadcast(zl_array x, zl_array like) {
 }
 
 bool op_broadcast(const char *function, int count, const zl_array *in, zl_array *out) {
-    OP_ROOM(zl_array, list, (int64_t)count + 1); // each in turn with all of them
+    OP_ROOM(zl_array, list, (int64_t)count + 1); // each array in turn, followed by all of them
     for (int i = 0; list && i < count; i++)
         list[i + 1] = in[i];
     bool ok = list;
@@ -37,7 +38,8 @@ bool op_broadcast(const char *function, int count, const zl_array *in, zl_array 
     return ok;
 }
 
-// x with its batch axis first and unit axes behind it, so that what follows has rank axes.
+// Returns x with its batch axis first, followed by axes of size 1, so that the axes after the first are
+// `rank`.
 static zl_array batch_first(zl_array x, int axis, int rank) {
     x = zl_moveaxis(x, axis, 0);
     while (x && x->ndim < rank + 1)

@@ -2,17 +2,18 @@
 
 #include "op/ops.h"
 
-// Items of another size: ratio is how many of the smaller ones a larger one holds.
+// A change of element size; `ratio` is the larger size divided by the smaller.
 struct recast {
     int64_t ratio;
-    bool grows; // an item of the new dtype is larger
+    bool grows; // the new elements are the larger ones
 };
 
 static int64_t scale(int64_t value, struct recast r) {
     return r.grows ? value / r.ratio : value * r.ratio;
 }
 
-// Whether new items lie where x has its elements. Strides of axes that have one element do not matter.
+// Returns whether elements of the new dtype can be read in the memory of x without a copy. Strides of axes of
+// size 1 do not matter.
 static bool lies_well(zl_array x, struct recast r) {
     int last = x->ndim - 1;
     if (r.ratio == 1)
@@ -30,7 +31,7 @@ static bool lies_well(zl_array x, struct recast r) {
 static zl_array bitcast(zl_array x, zl_dtype dtype) {
     int64_t from = (int64_t)array_item(x), to = (int64_t)zl_dtype_size(dtype);
     struct recast r = {to > from ? to / from : from / to, to > from};
-    if (!lies_well(x, r)) // also what is contiguous, but starts between two items
+    if (!lies_well(x, r)) // also copies contiguous arrays that start in the middle of a new element
         x = op_dense(&op_copy, 1, &x, 0, NULL, (zl_dtype)x->dtype, x->ndim, x->dim);
     if (!x)
         return NULL;

@@ -1,4 +1,4 @@
-// cast.c - the same values in another dtype, or in row-major order: what needs a kernel but no formula.
+// cast.c - the same values in another dtype, or in row-major order.
 
 #include "op/op.h"
 
@@ -7,7 +7,8 @@ static bool record_cast(const struct call *call, const zl_array *in, zl_array *o
     return out[0] != NULL;
 }
 
-// MLX: derivatives pass through casts to and from integers, as if these had fractions. Truth has none.
+// As in MLX, derivatives pass through casts to and from integers, as if these were continuous; through casts
+// to bool they do not.
 static bool is_smooth(const struct call *call) {
     return call_output(call, 0)->dtype != ZL_BOOL;
 }
@@ -40,7 +41,7 @@ zl_array zl_astype(zl_array a, zl_dtype dtype) {
     if ((unsigned)dtype >= ZL_DTYPE_COUNT)
         return error_set(ZL_ERROR_DTYPE, "zl_astype: dtype %d: a dtype is 0 to %d", (int)dtype,
                          ZL_DTYPE_COUNT - 1);
-    if (array_is(a, ARRAY_WEAK)) // a number: the result is one too
+    if (array_is(a, ARRAY_WEAK)) // a number: the result is a number too
         return graph_inline_from(&op_cast, a, dtype, scalar_as(a, dtype), 0);
     if (a->dtype == dtype)
         return op_same(a);

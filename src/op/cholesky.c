@@ -15,14 +15,14 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return (out[0] = factor(in[0], call_args(c)[0]));
 }
 
-// The lower triangle, and half of the diagonal.
+// Returns the lower triangle of x with half of its diagonal.
 static zl_array half_of(zl_array x) {
     zl_array strict = zl_tril(x, -1);
     return zl_multiply(zl_add(strict, zl_tril(x, 0)), op_number((zl_dtype)x->dtype, 0.5));
 }
 
-// With l the lower factor and p(x) as half_of: dl = l p(l^-1 da l^-T), which is turned around for cotangents.
-// a is taken as symmetric.
+// With l the lower factor and p(x) = half_of(x), dl = l p(l^-1 da l^-T); the cotangent is the transpose of
+// this map. The matrix a is taken as symmetric.
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     (void)input;
     bool upper = call_args(c)[0];

@@ -1,11 +1,11 @@
-// collective.c - what processes do together as ops: results of which every process of a group computes a
-// part.
+// collective.c - collectives as ops: communication among the processes of a group.
 //
-// Each call has a ticket, a leaf of its own that holds the group and a number. Numbers grow as calls are
-// recorded. They are no argument: a plan serves every evaluation of the same structure.
+// Each call has a ticket, a leaf of its own that holds the group and a number. Numbers grow in the order of
+// recording. The number is not an argument of the call, because a plan is reused for all evaluations with the
+// same structure.
 //
-// Derivatives are MLX's: a result that is the same on all ranks has the same cotangent on all of them, so
-// that the cotangent of a sum over ranks is that of each rank's input.
+// Derivatives follow MLX: a result that is equal on all ranks has equal cotangents on all of them, so the
+// cotangent of a sum over ranks is the cotangent of each rank's input.
 
 #include "op/ops.h"
 
@@ -15,8 +15,7 @@ struct ticket {
 };
 
 static atomic_llong numbers;
-static _Thread_local int64_t
-    shift; // from recorded numbers to those of the same function done again; 0: it is not
+static _Thread_local int64_t shift; // while a recording is replayed: added to recorded numbers; 0: no replay
 
 // Groups: who holds them. The other functions of theirs are in src/group/. ----------------------------------
 
@@ -88,12 +87,12 @@ static enum collective kind_of(const struct call *c) {
     return (enum collective)(c->op - op_collectives);
 }
 
-// The first axis of a result for an input whose first axis is n.
+// Returns the size of the first axis of a result, given that of the input.
 static int64_t first_of(enum collective kind, zl_group g, int64_t n) {
     return kind == COLLECTIVE_ALL_GATHER ? n * g->size : kind == COLLECTIVE_SUM_SCATTER ? n / g->size : n;
 }
 
-// The same collective as a call, of another x.
+// Records the same collective as c for another x.
 static zl_array like(const struct call *c, enum collective kind, zl_array x) {
     const struct ticket *t = ticket_of(c);
     int64_t number = shift ? t->number + shift : atomic_fetch_add(&numbers, 1) + 1;
@@ -105,7 +104,7 @@ static zl_array like(const struct call *c, enum collective kind, zl_array x) {
     OP_ROOM(int64_t, dim, x->ndim + 1);
     if (!dim)
         return NULL;
-    dim[0] = 1; // a scalar is gathered as an axis of one
+    dim[0] = 1; // a gathered scalar gets an axis of size 1
     for (int i = 0; i < x->ndim; i++)
         dim[i] = x->dim[i];
     bool gains_axis = x->ndim == 0 && kind == COLLECTIVE_ALL_GATHER;
@@ -120,7 +119,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
 
 // Derivatives -----------------------------------------------------------------------------------------------
 
-// This rank's rows of what was gathered.
+// Returns this rank's rows of a gathered array.
 static zl_array own_rows(const struct call *c, zl_array g) {
     zl_array x = c->in[0];
     const struct ticket *t = ticket_of(c);
@@ -154,7 +153,7 @@ static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) 
     }
 }
 
-// Of extremes, the mean of the tangents of those that are the extreme.
+// Returns the tangent of a maximum or minimum: the mean of the tangents of all inputs equal to it.
 static zl_array tangent_of_extreme(const struct call *c, zl_array tangent) {
     zl_array is = zl_astype(zl_equal(call_first(c), c->in[0]), (zl_dtype)tangent->dtype);
     return zl_divide(like(c, COLLECTIVE_ALL_SUM, zl_multiply(is, tangent)), like(c, COLLECTIVE_ALL_SUM, is));
@@ -174,7 +173,7 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
 
 // Batching --------------------------------------------------------------------------------------------------
 
-// Ops that take the first axis apart get the batch as the last one.
+// For collectives that divide or extend the first axis, the batch axis is moved to the end.
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     enum collective kind = kind_of(c);
     bool by_rows =

@@ -1,4 +1,4 @@
-// compare.c - whether arrays are equal, or nearly so.
+// compare.c - compares arrays: exactly, or within tolerances.
 
 #include "op/ops.h"
 
@@ -18,8 +18,8 @@ OP_SIGNATURE(zl_array_equal, "compare",
              "Whether a and b have the same shape and equal elements; NaN equals NaN if equal_nan.",
              P_ARRAY(a), P_ARRAY(b), P_BOOL(equal_nan, "False"));
 
-// Differences of integers would wrap around, and float32 has too few digits for them: two integers are
-// compared in float64, as NumPy does. Other numbers are compared in their common dtype.
+// Casts two integer arrays to float64, as NumPy does, because their differences could overflow and float32
+// has too few digits. Other arrays are compared in their common dtype.
 static bool comparable(zl_array *a, zl_array *b) {
     if (dtype_is_inexact((zl_dtype)(*a)->dtype) || dtype_is_inexact((zl_dtype)(*b)->dtype))
         return true;
@@ -32,13 +32,13 @@ static zl_array isclose(const char *function, zl_array a, zl_array b, double rto
                         bool equal_nan) {
     if (!op_check_broadcast(function, a, b) || !comparable(&a, &b))
         return NULL;
-    // The tolerances are not weak numbers: in float16 an atol of 1e-8 would be 0.
+    // The tolerances are not weak numbers, since in float16 an atol of 1e-8 would be 0.
     bool is_double = dtype_common(2, (zl_array[]){a, b}) == ZL_FLOAT64;
     zl_dtype dtype = is_double ? ZL_FLOAT64 : ZL_FLOAT32;
     zl_array bound = zl_add(op_number(dtype, atol), zl_multiply(op_number(dtype, rtol), zl_abs(b)));
     zl_array close = zl_less_equal(zl_abs(zl_subtract(a, b)), bound);
-    close =
-        zl_logical_or(zl_logical_and(close, zl_isfinite(b)), zl_equal(a, b)); // infinities: only when equal
+    // Infinities are close only if they are equal.
+    close = zl_logical_or(zl_logical_and(close, zl_isfinite(b)), zl_equal(a, b));
     return equal_nan ? zl_logical_or(close, both_nan(a, b)) : close;
 }
 

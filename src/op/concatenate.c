@@ -1,10 +1,10 @@
-// concatenate.c - arrays one after the other, stacked, and split again.
+// concatenate.c - joining arrays along an axis, stacking, and splitting.
 
 #include <limits.h>
 
 #include "op/ops.h"
 
-// The call: arrays of one dtype that differ along axis only.
+// Records the call, for arrays of one dtype whose shapes differ along axis only.
 static zl_array join(const char *function, int count, const zl_array *in, int axis) {
     zl_array x = in[0];
     OP_ROOM(int64_t, dim, x->ndim);
@@ -25,7 +25,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return (out[0] = zl_concatenate(in, c->inputs, (int)call_args(c)[0]));
 }
 
-// Elements from start to stop along one axis.
+// Returns the elements from start to stop along one axis.
 static zl_array part(zl_array x, int axis, int64_t start, int64_t stop) {
     OP_ROOM(int64_t, from, 3 * x->ndim);
     if (!from)
@@ -96,7 +96,7 @@ const struct op op_concatenate = {
     .vmap = vmap,
 };
 
-// All sizes but that along axis must be those of the first array.
+// Checks that all sizes except that along axis equal those of the first array.
 static bool check_sizes(int count, const zl_array *arrays, int axis) {
     zl_array first = arrays[0];
     for (int i = 0; i < count; i++) {
@@ -152,7 +152,7 @@ OP_SIGNATURE(zl_stack, "shape", "Arrays of one shape side by side along a new ax
 
 // Taking apart ----------------------------------------------------------------------------------------------
 
-// count + 1 parts, cut at positions at[]: each from one position to the next.
+// Splits x at the positions at[] into count + 1 parts.
 static bool cut(zl_array x, int axis, int count, const int64_t *at, zl_array *out) {
     bool all = true;
     for (int i = 0; i <= count; i++) {

@@ -1,8 +1,9 @@
-// contract.c - calls that nobody has checked: read from a file, or replayed on other shapes.
+// contract.c - checks calls that no public function has checked: read from a file, or replayed on other
+// shapes.
 //
-// Recording trusts what the public functions have checked, and kernels trust what was recorded. What comes in
-// another way is held against the same contracts, those of ops.h, by the column fits of each op. Here is what
-// these columns share, and op_replay, which asks them.
+// Recording trusts the checks of the public functions, and kernels trust recorded calls. Calls from other
+// sources are checked against the same contracts, those of ops.def, by the column `fits` of each op. This
+// file has what these columns share, and op_replay, which calls them.
 
 #include "op/ops.h"
 
@@ -85,7 +86,8 @@ static bool fits(const struct call *c, const zl_array *in) {
     }
 }
 
-// Outputs have the dtypes that c says. A result with elements has no input without: kernels rely on it.
+// Returns whether the outputs have the dtypes of those of c, and no output with elements comes from an input
+// without elements: kernels rely on both.
 static bool is_sound(const struct call *c, const zl_array *in, const zl_array *out) {
     for (int i = 0; i < c->outputs; i++) {
         if (out[i]->dtype != call_output(c, i)->dtype)

@@ -1,18 +1,19 @@
-// conv.c - convolutions of one to three spatial axes, channels last, and what is made of them.
+// conv.c - convolutions with one to three spatial axes, channels last, and functions built on them.
 //
-// One op does all of them, but for kernels of one element, which are products of matrices. Its derivatives
-// are convolutions too, by kernels that are turned around: strides and dilations change places. Padding may
-// be negative there: it takes elements away from the dilated input.
+// One op computes all convolutions, except that kernels of one element become matrix products. The
+// derivatives are convolutions too, with flipped kernels, where strides and dilations exchange roles. There
+// padding may be negative: it removes elements of the dilated input.
 
 #include <limits.h>
 #include <string.h>
 
 #include "op/ops.h"
 
-// arg: groups, less than 0 if they are in the batch, flip, then five numbers for each spatial axis.
+// arg: groups (negative if they are in the batch axis), flip, then five numbers for each spatial axis.
 enum { GROUPS, FLIP, AXES, EACH = 5, MOST_ARGS = AXES + EACH * CONV_AXES };
 
-static const int64_t span_most = (int64_t)1 << 58; // elements along a dilated axis: sums of them fit
+static const int64_t span_most = (int64_t)1 << 58; // the most elements along a dilated axis, so that sums of
+                                                   // them do not overflow
 
 struct conv op_conv_read(const struct call *c) {
     const int64_t *arg = call_args(c);
@@ -28,7 +29,7 @@ struct conv op_conv_read(const struct call *c) {
     return v;
 }
 
-// Elements from the first to the last of those that are so far apart.
+// Returns the extent of `size` elements that are `dilation` apart.
 static int64_t span(int64_t size, int64_t dilation) {
     return size ? (size - 1) * dilation + 1 : 0;
 }
@@ -40,7 +41,8 @@ static int64_t output_size(zl_array x, zl_array w, const struct conv *v, int i) 
     return room < 0 ? 0 : room / a->stride + 1;
 }
 
-// Whether each element of the result is of the element of the input at the same place.
+// Returns whether each element of the result depends only on the input at the same position: a matrix
+// product.
 static bool is_product(zl_array w, const struct conv *v) {
     bool is = v->groups == 1;
     for (int i = 0; i < v->axes; i++) {
@@ -55,14 +57,15 @@ static zl_array multiply(const char *function, zl_array x, zl_array w) {
     return op_matmul_as(function, x, zl_matrix_transpose(zl_squeeze(w, (zl_axes){axes, w->ndim - 2})));
 }
 
-// Whether batch and channels have changed places, but not in memory.
+// Returns whether x is a view with batch and channel axes exchanged: in memory, the batch axis is innermost.
 static bool is_swapped(zl_array x) {
     const int64_t *stride = array_stride(x);
     int last = x->ndim - 1;
     return x->dim[0] > 1 && stride[0] == 1 && x->dim[last] > 1 && stride[last] > 1;
 }
 
-// The gradient of a kernel is convolved of such arrays, and lies as the kernel does. NULL: row-major.
+// The gradient of a kernel is a convolution of such arrays, whose result is swapped back. Returns strides
+// with which it is row-major after that, or NULL: row-major itself.
 static const int64_t *lie_like(zl_array x, zl_array w, int ndim, const int64_t *dim, int64_t *stride) {
     int64_t swapped[CONV_AXES + 2], first;
     if (!is_swapped(x) || !is_swapped(w))
@@ -77,7 +80,7 @@ static const int64_t *lie_like(zl_array x, zl_array w, int ndim, const int64_t *
     return stride;
 }
 
-// The call, of arrays that fit together.
+// Records the convolution of arrays that have been checked.
 static zl_array convolve(const char *function, zl_array x, zl_array w, const struct conv *v) {
     int64_t dim[CONV_AXES + 2], arg[MOST_ARGS] = {v->in_batch ? -v->groups : v->groups, v->flip};
     if (!x || !w)
@@ -115,22 +118,20 @@ static zl_array conjugate(zl_array x) {
     return x->dtype == ZL_COMPLEX64 ? zl_conjugate(x) : x;
 }
 
-// The first and the last axis change places within each group: (groups * a, ..., b) becomes (groups * b, ...,
-// a).
+// Exchanges the first and the last axis within each group: (groups * a, ..., b) becomes (groups * b, ..., a).
 static zl_array swap_in_groups(zl_array x, int64_t groups) {
     if (groups == 1)
         return zl_swapaxes(x, 0, -1);
     return zl_flatten(zl_swapaxes(zl_unflatten(x, 0, ZL_SHAPE(groups, -1)), 1, -1), 0, 1);
 }
 
-// The groups of the last axis go in front of the first one: (a, ..., groups * b) becomes (groups * a, ...,
-// b).
+// Moves the groups of the last axis to the first: (a, ..., groups * b) becomes (groups * a, ..., b).
 static zl_array groups_to_front(zl_array x, int64_t groups) {
     return groups == 1 ? x : zl_flatten(zl_moveaxis(zl_unflatten(x, -1, ZL_SHAPE(groups, -1)), -2, 0), 0, 1);
 }
 
-// What a cotangent of the output means to the input: it is spread by the stride and goes through the kernel
-// backwards.
+// Returns the cotangent of the input: the cotangent g of the output, dilated by the stride, convolved with
+// the flipped kernel.
 static zl_array vjp_input(zl_array x, zl_array w, zl_array g, const struct conv *v) {
     struct conv back = {.groups = v->groups, .flip = !v->flip, .axes = v->axes};
     for (int i = 0; i < v->axes; i++) {
@@ -144,8 +145,8 @@ static zl_array vjp_input(zl_array x, zl_array w, zl_array g, const struct conv 
     return v->in_batch ? groups_to_front(y, v->groups) : y;
 }
 
-// And to the kernel: the batch is what is summed over, the cotangent is the kernel, and channels are the
-// batch, also those in groups: nothing is copied.
+// Returns the cotangent of the kernel: a convolution that sums over the batch, with g as its kernel and the
+// channels (also those in groups) as its batch. Nothing is copied.
 static zl_array vjp_kernel(zl_array x, zl_array w, zl_array g, const struct conv *v) {
     struct conv back = {.groups = v->groups, .in_batch = v->groups > 1 && !v->in_batch, .axes = v->axes};
     for (int i = 0; i < v->axes; i++) {
@@ -158,8 +159,8 @@ static zl_array vjp_kernel(zl_array x, zl_array w, zl_array g, const struct conv
     return zl_swapaxes(convolve(general, swapped, zl_swapaxes(g, 0, -1), &back), 0, -1);
 }
 
-// The same the other way round: the input is the kernel that goes over the cotangent, and the result is
-// turned around.
+// Returns the same with exchanged roles: the input is the kernel, g is convolved with it, and the result is
+// flipped.
 static zl_array vjp_kernel_turned(zl_array x, zl_array w, zl_array g, const struct conv *v) {
     struct conv back = {.groups = v->groups, .in_batch = v->groups > 1, .axes = v->axes};
     for (int i = 0; i < v->axes; i++) {
@@ -173,7 +174,8 @@ static zl_array vjp_kernel_turned(zl_array x, zl_array w, zl_array g, const stru
     return groups_to_front(convolve(general, zl_swapaxes(g, 0, -1), kernel, &back), v->groups);
 }
 
-// Of the two the one whose input has no gaps: a kernel with gaps costs nothing.
+// Returns the cotangent of the kernel. Of the two ways, it chooses the one whose input is not dilated: a
+// dilated kernel costs nothing.
 static zl_array vjp_weight(zl_array x, zl_array w, zl_array g, const struct conv *v) {
     int turned[CONV_AXES] = {1, 2, 3};
     bool is_spread = false, is_strided = false;
@@ -201,20 +203,20 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
 
 // Batches ---------------------------------------------------------------------------------------------------
 
-// Many inputs: one batch more, behind the groups that the batch has.
+// Maps over inputs: the extra axis joins the batch, after the groups that the batch has.
 static zl_array map_inputs(zl_array x, zl_array w, const struct conv *v) {
     int64_t many = x->dim[0], groups = v->in_batch ? v->groups : 1, each = x->dim[1] / groups;
     zl_array front = zl_moveaxis(zl_unflatten(x, 1, ZL_SHAPE(groups, each)), 1, 0);
     return zl_unflatten(convolve(general, zl_flatten(front, 0, 2), w, v), 0, ZL_SHAPE(many, each));
 }
 
-// Many kernels: more channels of the output, of which each kernel has its own.
+// Maps over kernels: each kernel has output channels of its own.
 static zl_array map_kernels(zl_array x, zl_array w, const struct conv *v) {
     zl_array y = convolve(general, x, zl_flatten(w, 0, 1), v);
     return zl_unflatten(y, -1, ZL_SHAPE(w->dim[0], w->dim[1]));
 }
 
-// Many of both: each is a group.
+// Maps over both: each pair is a group.
 static zl_array map_both(zl_array x, zl_array w, const struct conv *v) {
     struct conv many = *v;
     many.groups *= w->dim[0];
@@ -235,10 +237,10 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return out[0];
 }
 
-static const int64_t far = (int64_t)1 << 40;     // strides, paddings and dilations are not so large
-static const int64_t longest = (int64_t)1 << 58; // elements along a dilated axis
+static const int64_t far = (int64_t)1 << 40;     // bound of strides, paddings and dilations
+static const int64_t longest = (int64_t)1 << 58; // bound of the elements along a dilated axis
 
-// Stride, low, high, dilation and input_dilation of an axis.
+// arg: stride, low, high, dilation and input_dilation of an axis.
 static bool fits_along(const int64_t *arg, int64_t size, int64_t kernel) {
     int64_t span;
     bool small = arg[0] > 0 && arg[0] < far && arg[3] > 0 && arg[3] < far && arg[4] > 0 && arg[4] < far &&
@@ -247,7 +249,7 @@ static bool fits_along(const int64_t *arg, int64_t size, int64_t kernel) {
            !__builtin_mul_overflow(kernel, arg[3], &span) && span < longest;
 }
 
-// Less than 0: they are in the batch.
+// Negative groups are in the batch axis.
 static bool fits_groups(int64_t groups, zl_array x, zl_array w) {
     int64_t channels, last = x->ndim - 1;
     if (groups < 0)
@@ -285,7 +287,7 @@ const struct op op_conv = {
 
 // Checks ----------------------------------------------------------------------------------------------------
 
-// axes: how many spatial ones the function has; 0: what the input has.
+// axes: the spatial axes of the function; 0: as many as the input has.
 static bool check_ranks(const char *function, zl_array x, zl_array w, int axes) {
     if (axes ? x->ndim == axes + 2 && w->ndim == axes + 2
              : x->ndim > 2 && x->ndim <= CONV_AXES + 2 && w->ndim == x->ndim)
@@ -345,7 +347,8 @@ static bool check_axis(const char *function, zl_array x, zl_array w, const struc
 
 // Lists of numbers, one for each axis -----------------------------------------------------------------------
 
-// One number stands for all axes, none for the usual one. Numbers are at least `least`.
+// Reads a list with a number per axis. A single number applies to all axes; an empty list means `usual`.
+// Numbers must be at least `least`.
 static bool read_list(const char *function, const char *what, zl_shape list, int axes, int64_t usual,
                       int64_t least, int64_t *out) {
     int count = list.ndim < 0 ? 0 : list.ndim;
@@ -363,7 +366,8 @@ static bool read_list(const char *function, const char *what, zl_shape list, int
     return true;
 }
 
-// Twice as many numbers as axes are what comes before, then what comes behind.
+// Reads the padding. A list with two numbers per axis has all paddings at the beginning, then those at the
+// end.
 static bool read_padding(const char *function, zl_shape list, int axes, int64_t *low, int64_t *high) {
     bool both = list.ndim == 2 * axes && list.dim;
     zl_shape before = both ? (zl_shape){list.dim, axes} : list;
@@ -393,7 +397,7 @@ static bool read_options(const char *function, const struct options *o, int axes
 
 // Public functions ------------------------------------------------------------------------------------------
 
-// Padding that is negative takes elements of the input away, before it is dilated.
+// Negative padding removes elements of the input, before it is dilated.
 static zl_array crop(zl_array x, struct conv *v) {
     int64_t start[CONV_AXES + 2] = {0}, stop[CONV_AXES + 2], step[CONV_AXES + 2];
     bool whole = true;
@@ -477,7 +481,7 @@ CONV(zl_conv3d, 3, "three");
 
 // Transposed ------------------------------------------------------------------------------------------------
 
-// What a convolution with that stride and padding is the transpose of: the stride dilates the input.
+// Computes the transpose of a convolution with this stride and padding: the stride dilates the input.
 static zl_array transposed(const char *function, int axes, zl_array x, zl_array w, const struct options *o,
                            zl_shape output_padding) {
     int64_t pad[2 * CONV_AXES], dilation[CONV_AXES], more[CONV_AXES], *low = pad, *high = pad + axes;
@@ -547,7 +551,8 @@ CONV_TRANSPOSE(zl_conv_transpose3d, 3, "three");
 
 // Lists of numbers ------------------------------------------------------------------------------------------
 
-// How much to pad a list that is convolved with one of so many numbers; -1: no such mode.
+// Returns the padding at the beginning of a list that is convolved with `count` numbers, and sets *high to
+// that at the end. Returns -1 if there is no such mode.
 static int64_t padding_of(const char *mode, int64_t count, int64_t *high) {
     bool same = mode && !strcmp(mode, "same");
     int64_t low = !mode || !strcmp(mode, "full") ? count - 1

@@ -1,4 +1,4 @@
-// create.c - arrays made of numbers: filled, counted up, diagonal, triangular.
+// create.c - new arrays: filled, ranges, diagonal, triangular.
 
 #include <math.h>
 
@@ -133,7 +133,8 @@ static bool check_arange(const char *function, zl_dtype dtype) {
            error_false(ZL_ERROR_DTYPE, "%s: bool cannot count: use a number dtype", function);
 }
 
-// Integers that wrap around: exact for every dtype, as narrower ones keep the low bits.
+// Records a range of integers that wrap around. This is exact for every dtype, since narrower ones keep the
+// low bits.
 static zl_array count_up(int64_t start, int64_t step, int64_t count, zl_dtype dtype) {
     int64_t stop = (int64_t)((uint64_t)start + (uint64_t)count * (uint64_t)step);
     return op_dense(&op_arange_int, 0, NULL, 3, (int64_t[]){start, stop, step}, dtype, 1, &count);
@@ -159,7 +160,7 @@ OP_SIGNATURE(zl_arange_int, "create",
              "zl_arange of whole numbers, exact to 64 bits; int32 if no dtype is given.",
              P_INT64(start, NULL), P_INT64(stop, NULL), P_INT64(step, "1"), P_DTYPE(dtype, "None"));
 
-// Number of elements, or -1 and an error.
+// Returns the number of elements, or -1 and an error.
 static int64_t arange_count(double start, double stop, double step) {
     if (isnan(start) || isnan(stop) || isnan(step) || isinf(start) || isinf(stop) || step == 0) {
         error_set(ZL_ERROR_VALUE,
@@ -192,9 +193,9 @@ zl_array zl_arange(double start, double stop, double step, zl_dtype dtype) {
     if (count < 0)
         return NULL;
     if (count <= 1)
-        step = 1; // infinity times 0 is NaN
+        step = 1; // infinity times 0 would be NaN
     if (dtype_is_integer(
-            dtype)) // as MLX: the step is that of the first two elements, without their fractions
+            dtype)) // as in MLX, the step of integers is the difference of the first two elements, truncated
         return count_up(whole(start), (int64_t)((uint64_t)whole(start + step) - (uint64_t)whole(start)),
                         count, dtype);
     const int64_t arg[] = {op_double_arg(start), op_double_arg(stop), op_double_arg(step)};
@@ -218,7 +219,7 @@ zl_array zl_linspace(double start, double stop, int64_t num, bool endpoint, zl_d
         return filled("zl_linspace", ZL_SHAPE(1), op_number(working, start), dtype);
     double last = (double)(endpoint ? num - 1 : num);
     zl_array t = zl_divide(zl_arange(0, (double)num, 1, working), op_number(working, last));
-    // Both ends come out exactly: t is 0 at one and 1 at the other.
+    // Both ends are exact, because t is 0 at one and 1 at the other.
     zl_array y = zl_add(zl_multiply(zl_subtract(op_number(working, 1), t), op_number(working, start)),
                         zl_multiply(t, op_number(working, stop)));
     return zl_astype(y, dtype);
@@ -230,18 +231,18 @@ OP_SIGNATURE(zl_linspace, "create",
 
 // Diagonals and triangles -----------------------------------------------------------------------------------
 
-// Column numbers less row numbers of an n by m matrix, less k: 0 on the k-th diagonal, negative below it.
+// Returns column number - row number - k of an n by m matrix: 0 on the k-th diagonal, negative below it.
 static zl_array diagonals(const char *function, int64_t n, int64_t m, int64_t k) {
     const int64_t dim[] = {n, m};
     if (!op_check_shape(function, (zl_shape){dim, 2}) || !op_check_size(function, 1, &n) ||
         !op_check_size(function, 1, &m))
         return NULL;
-    k = k > m ? m : k < -n ? -n : k; // further out there is nothing
+    k = k > m ? m : k < -n ? -n : k; // beyond that all elements are on one side of the diagonal
     zl_array down = zl_arange_int(0, n, 1, ZL_INT64), across = zl_arange_int(-k, m - k, 1, ZL_INT64);
     return zl_subtract(across, zl_expand_dims(down, ZL_AXES(1)));
 }
 
-// The m that was not given.
+// Returns m, or n if m was not given.
 static int64_t columns(int64_t n, int64_t m) {
     return m == INT64_MIN ? n : m;
 }
@@ -280,7 +281,7 @@ OP_SIGNATURE(
     "given. A negative size is 0.",
     P_INT64(n, NULL), P_INT64(m, "None"), P_INT64(k, "0"), P_DTYPE(dtype, "None"));
 
-// Keeps what lies on the kept side of the k-th diagonal of each matrix.
+// Sets the elements on the other side of the k-th diagonal of each matrix to 0.
 static zl_array keep_triangle(const char *function, zl_array x, int64_t k, bool is_lower) {
     if (!x)
         return NULL;

@@ -1,13 +1,13 @@
-// cross_entropy.c - the loss of classifiers, with the slope that everybody knows: softmax less one.
+// cross_entropy.c - the cross entropy of classes. Its gradient is the softmax, less one at the target.
 //
-// The op also gives the logarithm of the sum of exponentials, from which its gradient, an op of its own,
-// makes the softmax in one pass.
+// The op also gives the logarithm of the sum of exponentials. From it the gradient, an op of its own,
+// computes the softmax in one pass.
 
 #include "op/ops.h"
 
 static const char *const function = "zl_fast_cross_entropy";
 
-// out: the losses, then the logarithms.
+// out: the losses, then the logarithms of the sums.
 static bool entropy(zl_array logits, zl_array targets, zl_array *out) {
     if (!(logits = zl_contiguous(logits, false)) || !(targets = zl_contiguous(targets, false)))
         return false;
@@ -31,7 +31,7 @@ static zl_array column(zl_array x) {
     return zl_expand_dims(x, ZL_AXES(-1));
 }
 
-// exp(logits - sums), of the dtype of the sums.
+// Returns exp(logits - sums), in the dtype of the sums.
 static zl_array softmax(zl_array logits, zl_array sums) {
     return sums ? zl_exp(zl_subtract(zl_astype(logits, (zl_dtype)sums->dtype), column(sums))) : NULL;
 }
@@ -40,8 +40,8 @@ static zl_array sums_of(const struct call *c) {
     return graph_lend_sibling((struct call *)(uintptr_t)c, 1);
 }
 
-// Positions that are there, as the kernel reads them: negative ones count from the end, others are the
-// nearest.
+// Returns valid positions, as the kernel reads them: negative ones count from the end, and others are
+// clamped.
 static zl_array positions(zl_array logits, zl_array targets) {
     int64_t classes = logits->dim[logits->ndim - 1];
     zl_array at = zl_astype(targets, ZL_INT64), zero = op_number(ZL_INT64, 0);
@@ -49,7 +49,8 @@ static zl_array positions(zl_array logits, zl_array targets) {
     return column(zl_minimum(zl_maximum(at, zero), op_number(ZL_INT64, (double)(classes - 1))));
 }
 
-// How many neighbours a thread reads at once: 16 bytes of a line that begins at such a place, else one.
+// Returns how many consecutive elements each thread reads at once: 16 bytes if every row is aligned to that,
+// else one element.
 static int run_of(zl_array logits) {
     int run = 16 / (int)array_item(logits);
     return logits->dim[logits->ndim - 1] % run || logits->offset % run ? 1 : run;
@@ -94,7 +95,7 @@ static bool vmap_gradient(const struct call *c, const zl_array *in, const int *a
     return record_gradient(c, all, out);
 }
 
-// Logits and targets fit each other.
+// Returns whether logits and targets fit each other.
 static bool are_classes(const zl_array *in) {
     int last = in[0]->ndim - 1;
     return last >= 0 && in[0]->dim[last] > 0 && dtype_is_float((zl_dtype)in[0]->dtype) &&
@@ -127,12 +128,12 @@ const struct op op_cross_entropy_vjp = {
     .composed = composed_gradient,
     .vmap = vmap_gradient,
     .kernel = kernel_gradient,
-    .in_place = 1 << LOGITS, // each element is read by what writes it
+    .in_place = 1 << LOGITS, // each element is read only by the thread that writes it
 };
 
 // Rules -----------------------------------------------------------------------------------------------------
 
-// Of the losses the slope is softmax less one at the target, of the logarithms it is softmax.
+// The gradient of the losses is softmax less one at the target; that of the logarithms is softmax.
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     zl_array loss = cotangent[0], sum = cotangent[1], x = c->in[0], sums = sums_of(c);
     (void)input;
@@ -207,8 +208,8 @@ static bool check(zl_array logits, zl_array targets) {
                        function, array_text(targets), array_text(logits), shape_text(last, logits->dim));
 }
 
-// What logits were widened from, also before they were reshaped or sliced, if nothing has computed that yet:
-// the numbers are the same, and need not be written.
+// Returns 16-bit logits if these were cast to float32, also before a reshape or slice, and are not computed
+// yet: the values are the same, and the float32 ones need not be stored.
 static zl_array narrowest(zl_array logits) {
     const struct call *c = logits->call;
     if (!c || c->detached || c->inputs != 1 || !array_is_pending(logits) || logits->dtype != ZL_FLOAT32)

@@ -1,9 +1,9 @@
-// csr.c - sparse matrices as three arrays: values, the column of each (indices), and where each row begins
+// csr.c - sparse matrices as three arrays (CSR): values, their columns (indices), and the start of each row
 // (indptr).
 //
-// Three ops are closed under derivatives: the product with a dense matrix, also of the transposed matrix; the
-// elements of a dense product at the places of entries; and the row of each entry. Entries behind the last
-// row belong to none.
+// Three ops are closed under derivatives: the product of the matrix, or its transpose, with a dense matrix;
+// the elements of a dense product at the positions of the entries; and the row of each entry. Entries after
+// the end of the last row belong to no row.
 
 #include "op/ops.h"
 
@@ -60,7 +60,8 @@ zl_array op_csr_product(const zl_array *in, bool transposed, int64_t columns) {
                                     : NULL;
 }
 
-// in: indices, indptr, left (rows, n) and right (columns, n).
+// Returns the elements of left right^T at the entries. in: indices, indptr, left (rows, n) and right
+// (columns, n).
 static zl_array sample(const zl_array *in) {
     zl_array dense[4];
     if (is_empty(4, in))
@@ -131,17 +132,18 @@ static bool jvp_sample(const struct call *c, const zl_array *tangent, zl_array *
     return out[0] || (!left && !right);
 }
 
-// Batches: one matrix of which theirs are blocks on the diagonal. Behind the rows of each comes one more,
-// which has the
-// entries that no row of it had. ----------------------------------------------------------------------------
+// Batches ---------------------------------------------------------------------------------------------------
 
-// 0, step, 2 * step and so on, one for each of a batch: (batch, 1).
+// The sparse matrices of a batch become the diagonal blocks of one matrix. After the rows of each comes one
+// more row, with the entries that belong to no row of it.
+
+// Returns 0, step, 2 * step and so on, one for each matrix of the batch: (batch, 1).
 static zl_array starts(int64_t batch, int64_t step) {
     return zl_expand_dims(
         zl_multiply(zl_arange_int(0, batch, 1, ZL_INT64), op_number(ZL_INT64, (double)step)), ZL_AXES(1));
 }
 
-// Indices that the matrix does not have are such that the large one does not have them either.
+// Joins the column indices. Invalid ones become -1, which is invalid in the joined matrix too.
 static zl_array join_indices(zl_array x, int axis, int64_t batch, int64_t columns) {
     zl_array at = zl_astype(op_batch_repeat(x, axis, batch), ZL_INT64);
     zl_array right = zl_logical_and(zl_greater_equal(at, op_number(ZL_INT64, 0)),
@@ -155,7 +157,7 @@ static zl_array join_pointers(zl_array x, int axis, int64_t batch, int64_t entri
     return zl_concatenate((zl_array[]){zl_flatten(at, 0, -1), end}, 2, 0);
 }
 
-// A dense matrix of each: (batch * rows, n), with one more row of zeros behind each if longer.
+// Returns one dense matrix of all: (batch * rows, n), with a row of zeros after each if `longer`.
 static zl_array join_dense(zl_array x, int axis, int64_t batch, bool longer) {
     x = op_batch_repeat(x, axis, batch);
     if (longer)
@@ -163,7 +165,7 @@ static zl_array join_dense(zl_array x, int axis, int64_t batch, bool longer) {
     return zl_flatten(x, 0, 1);
 }
 
-// Rows of a joined result as (batch, rows, n), without the last of each if longer.
+// Returns the rows of a joined result as (batch, rows, n), without the last row of each if `longer`.
 static zl_array part_rows(zl_array x, int64_t batch, bool longer) {
     x = zl_unflatten(x, 0, ZL_SHAPE(batch, x ? x->dim[0] / batch : 1));
     return x && longer
@@ -171,7 +173,7 @@ static zl_array part_rows(zl_array x, int64_t batch, bool longer) {
                : x;
 }
 
-// One matrix times a batch of dense ones: they are adjacent.
+// Multiplies one sparse matrix by a batch of dense ones, whose columns are joined.
 static bool widen(const struct call *c, const zl_array *in, int axis, zl_array *out, int *out_axis) {
     zl_array x = zl_moveaxis(in[3], axis, -1);
     if (!x)

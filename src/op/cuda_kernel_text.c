@@ -1,8 +1,8 @@
-// cuda_kernel_text.c - the CUDA C++ text of a kernel that is given as the body of a function.
+// cuda_kernel_text.c - writes the CUDA C++ text of a kernel whose function body is given.
 //
-// Inputs are pointers, numbers too; template arguments are types and constants inside the function. What
-// MLX's kernels find of cooperative groups and of places in strided arrays is here in short: NVIDIA's own
-// headers take seconds to read.
+// All inputs are pointers, numbers too. Template arguments become types and constants inside the function.
+// The text defines briefly what MLX's kernels use of cooperative groups and for indexing strided arrays,
+// because NVIDIA's own headers take seconds to compile.
 
 #include "op/ops.h"
 
@@ -50,7 +50,7 @@ static const char prelude[] =
     "    return loc;\n"
     "}\n";
 
-// Who includes NVIDIA's header has that instead.
+// Left out if the kernel includes NVIDIA's header.
 static const char groups[] =
     "namespace cooperative_groups {\n"
     "struct thread_block {\n"

@@ -1,7 +1,8 @@
-// custom_kernel.c - kernels in a language that no device here runs, recorded by functions that are exported.
+// custom_kernel.c - kernels in a language that no device of this library runs, recorded for exported
+// functions.
 //
-// Inputs: the text of the kernel as bytes, an array like each output (a stretched number: it costs nothing),
-// then what the kernel reads. So a file has all of it in the usual way.
+// Inputs: the text of the kernel as bytes, an array like each output (a broadcast number, which costs
+// nothing), then the arrays that the kernel reads. So a file stores them like other calls.
 
 #include <string.h>
 
@@ -9,7 +10,7 @@
 
 static const char function[] = "zl_custom_kernel";
 
-// arg: how many outputs, the grid, the group.
+// arg: number of outputs, grid, group.
 enum { OUTPUTS, GRID, GROUP = GRID + 3, ARGS = GROUP + 3 };
 
 bool op_record_kernel(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,
@@ -71,7 +72,7 @@ static bool check(const zl_kernel_source *k, int count, const zl_array *in, zl_a
                        function, k->language);
 }
 
-// An array of that shape and dtype, without memory of that size.
+// Returns an array of this shape and dtype that needs no memory of that size.
 static zl_array like(const char *name, zl_shape shape, zl_dtype dtype, double value) {
     bool ok = op_check_dtype(name, dtype) && op_check_shape(name, shape);
     return ok ? zl_broadcast_to(zl_astype(zl_scalar(value), dtype), shape) : NULL;

@@ -1,9 +1,9 @@
-// defer.c - what depends on sizes, in a function that is traced to be done again with other shapes.
+// defer.c - defers ops that depend on sizes, in a function that is traced for replay with other shapes.
 //
-// A size that an op reads while it is traced is a number for ever. Such an op is recorded as a call that
-// holds what is to be done: done again, with arrays of any sizes, it gives the plain graph of that. Nothing
-// evaluates it. Which op such calls are of is said by who traces: the transforms, which know its derivatives
-// and batches.
+// A size that an op reads during the trace would become a constant. Instead, a call is recorded that holds a
+// function. When the call is replayed with arrays of any sizes, the function runs and records its plain
+// graph. Such calls are never evaluated. The transforms supply their op (recorder.deferred), since they know
+// its derivatives and batching.
 
 #include "op/ops.h"
 
@@ -18,7 +18,7 @@ bool op_defers(int count, const zl_array *in) {
 
 // Holding ---------------------------------------------------------------------------------------------------
 
-// A leaf that holds the function until the call that has it as its last input goes.
+// A leaf's storage: it holds the function until the call whose last input it is is released.
 struct held {
     zl_fn f;
 };

@@ -1,15 +1,16 @@
-// delta.c - the delta rule over tokens: a state of each head that decays, corrects what it holds for a key,
-// and is read.
+// delta.c - the delta rule over tokens: each head has a state that decays, is corrected at a key, and is
+// read.
 //
 // For each token the state S (keys, values) becomes Diag(decay) S, then S + w (x - e^T S)^T, and the result
-// is scale * q^T S. The members of the family that delta.def names are made of it (delta_rules.c). Devices
-// run the tokens in order (src/kernel/delta.tile); derivatives are those of the chunks of delta_chunks.c.
+// is scale * q^T S. The rules of the family in delta.def are built from it (delta_rules.c). Devices compute
+// the tokens in order (src/kernel/delta.tile); derivatives are those of the chunked form (delta_chunks.c).
 
 #include "op/ops.h"
 
 enum { Q, W, X, GATE, STATE, LEAST_INPUTS, MOST_INPUTS = DELTA_INPUTS_MOST };
 enum { PRE, FACTORS, ERASES, SCALED, PACKED, FORM, SCALE, ARGS = DELTA_ARGS };
-enum { ERASES_NOTHING, ERASES_GIVEN, ERASES_WRITTEN, ERASES_COUNT }; // what e is: none, an input, w itself
+enum { ERASES_NOTHING, ERASES_GIVEN, ERASES_WRITTEN, ERASES_COUNT }; // what e is: absent, an input, or w
+                                                                     // itself
 
 struct delta_rule op_delta_read(const struct call *c, const zl_array *in) {
     const int64_t *arg = call_args(c);
@@ -75,8 +76,8 @@ static bool composed(const struct call *c, const zl_array *in, zl_array *out) {
 
 // Rules -----------------------------------------------------------------------------------------------------
 
-// Sequences of a batch follow each other: those of its element i begin i * time later. They share the last
-// offset with the next.
+// Returns the offsets of a batch in one line of tokens: those of batch element i are increased by i * time.
+// The end of an element is the start of the next one.
 static zl_array batched_offsets(zl_array offsets, int64_t batch, int64_t time) {
     int64_t sequences = offsets->dim[1] - 1;
     zl_array begin = zl_slice(offsets, ZL_SHAPE(0, 0), ZL_SHAPE(batch, sequences), ZL_SHAPE(1, 1));
@@ -86,8 +87,7 @@ static zl_array batched_offsets(zl_array offsets, int64_t batch, int64_t time) {
     return zl_concatenate((zl_array[]){all, end}, 2, 0);
 }
 
-// A batch of batches is a larger batch; packed, it is a longer line of sequences. all: the inputs of one
-// call.
+// Merges an extra axis with the batch or, for packed sequences, with the tokens. all: the inputs of one call.
 bool op_delta_merge(const struct call *c, const zl_array *in, const int *axis, int64_t batch, zl_array *all) {
     bool packed = call_args(c)[PACKED];
     int given = (call_args(c)[ERASES] == ERASES_GIVEN) + (int)call_args(c)[SCALED];
@@ -102,6 +102,7 @@ bool op_delta_merge(const struct call *c, const zl_array *in, const int *axis, i
             all[i] = zl_flatten(all[i], 0, 1);
         if (packed && !is_state && i != offsets && all[i])
             all[i] = zl_expand_dims(zl_flatten(all[i], 0, 1), ZL_AXES(0)); // (batch, 1 * T, ...) as one line
+                                                                           // of tokens
     }
     return true;
 }
@@ -168,11 +169,11 @@ void op_delta_other_inputs(const struct delta_rule *r, struct op_kernel *k) {
     op_kernel_value(k, (zl_dtype)r->state->dtype, r->scale);
 }
 
-// Threads share a column of the state, of which each holds so many elements; 0: the column is too long, and
-// stays in memory. Few threads per column read and write the state in long runs, which is all that a few
-// tokens cost. Of many tokens, each waits for its loads, of which 32 threads have fewer each, in more blocks:
-// on an H200, 8,192 tokens of 32 heads of 128 took 83 ms with 4 threads per column, and 6 ms by a kernel of
-// the same form with 32.
+// Chooses the kernel that takes tokens in order. Several threads share a column of the state, each with
+// `held` elements in registers; with 0, the column is too long and stays in memory. With few threads per
+// column, reads and writes of the state are long and contiguous, which dominates for few tokens. For many
+// tokens, latency dominates: 32 threads have fewer loads each, in more blocks. On an H200, 8,192 tokens of 32
+// heads of 128 took 83 ms with 4 threads per column, and 6 ms with 32 by a kernel of the same form.
 static void by_tokens(const struct delta_rule *r, struct op_kernel *k) {
     enum { FEW_TOKENS = 8, HELD_MOST = 64 };
     int halvings = r->x->dim[1] <= FEW_TOKENS ? 2 : 5, lanes = 1 << halvings;

@@ -1,13 +1,12 @@
-// delta_chunks.c - the delta rule as other ops compute it: products and triangular inverses over chunks of
-// tokens.
+// delta_chunks.c - the delta rule by other ops: products and triangular inverses over chunks of tokens.
 //
-// The tokens of a chunk are taken at once (the WY form of their products): with L the products of their keys,
-// decayed, Delta = (I + L)^-1 (X - E S) of the state S before the chunk. The state after it is then P S + Q,
-// where P and Q depend on the chunk alone, so the states between chunks come from a tree of such pairs, whose
-// depth is the logarithm of their number: the graph has as many calls for a thousand chunks as for five
-// hundred and a few more. Every decay that is formed is the product of decays between two tokens; none is
-// divided by another. With momentum a state has twice as many rows, and what a token adds reaches later ones
-// by sums of such products.
+// The tokens of a chunk are computed together (the WY form of their products). Let L be the products of their
+// keys, decayed, and S the state before the chunk. Then Delta = (I + L)^-1 (X - E S), and the state after the
+// chunk is P S + Q, where P and Q depend on the chunk alone. So the states between chunks come from a tree of
+// such pairs, whose depth is logarithmic: the graph for a thousand chunks has only a few calls more than that
+// for five hundred. Every decay is the product of the decays between two tokens; none is a quotient. With
+// momentum, a state has twice as many rows, and the influence of a token on later ones is a sum of such
+// products.
 
 #include "op/ops.h"
 
@@ -18,7 +17,7 @@ struct chunks {
     zl_dtype wide;
     int64_t batch, time, heads, keys, values, chunk, count;
     bool by_column;
-    zl_array token, first, sequence, last, slot; // of packed sequences; see pack_sequences
+    zl_array token, first, sequence, last, slot; // of packed sequences, see pack_sequences
 };
 
 static zl_array transposed(zl_array x) {
@@ -39,17 +38,18 @@ static zl_array whole(int64_t value) {
 
 // Places of tokens ------------------------------------------------------------------------------------------
 
-// How many of the first `count` of sorted numbers are at most each of x (a line), less one: which sequence it
-// is in.
+// Returns, for each element of x, the number of elements of the sorted list `begins` that are at most x, less
+// one: the sequence that x is in.
 static zl_array sequence_of(zl_array x, zl_array begins) {
     zl_array more = zl_greater_equal(zl_expand_dims(x, ZL_AXES(1)), zl_expand_dims(begins, ZL_AXES(0)));
     zl_array met = op_reduce_axes("delta", REDUCE_SUM, zl_astype(more, ZL_INT32), ZL_AXES(1), false);
     return zl_subtract(met, whole(1));
 }
 
-// Each sequence begins with a chunk of its own: that of sequence n is offset / chunk + n, and there are time
-// / chunk + n of them in all. token: of each place in them its token, `time` where there is none; slot: the
-// place of each token.
+// Finds the chunks of packed sequences. Each sequence begins with a new chunk: sequence n begins with chunk
+// offset / chunk + n, and there are time / chunk + n chunks in all. Sets token: for each place in the chunks
+// its token, or `time` if it is empty; slot: the place of each token; first: whether a chunk begins a
+// sequence; last: the last chunk of each sequence.
 static bool pack_sequences(struct chunks *c) {
     int64_t sequences = c->r->offsets->dim[0] - 1;
     c->count = c->time / c->chunk + sequences;
@@ -74,7 +74,7 @@ static bool pack_sequences(struct chunks *c) {
     return c->token && c->slot && c->first && c->last;
 }
 
-// x (B, T, H, D) as (B, heads, chunks, chunk, D); places without a token have `fill`.
+// Returns x (B, T, H, D) as (B, heads, chunks, chunk, D), with `fill` in places without a token.
 static zl_array pack(const struct chunks *c, zl_array x, double fill) {
     if (!x)
         return NULL;
@@ -94,19 +94,20 @@ static zl_array unpack(const struct chunks *c, zl_array y) {
 
 // Decays ----------------------------------------------------------------------------------------------------
 
-// Along an axis, the decay from its first token to each; without that of the token itself if `before`.
+// Returns the decay along an axis from its first token to each token, without the decay of the token itself
+// if `before`.
 static zl_array run(const struct chunks *c, zl_array g, int axis, bool before) {
     return c->r->factors ? zl_cumprod(g, axis, false, !before, ZL_DTYPE_COUNT)
                          : zl_exp(zl_cumsum(g, axis, false, !before, ZL_DTYPE_COUNT));
 }
 
-// Whether token t, a column, comes after token i, a row; with them too, if equal.
+// Returns a mask (t, i) of whether token t comes after token i; also true for t = i if `equal`.
 static zl_array later(const struct chunks *c, bool equal) {
     return zl_astype(zl_tri(c->chunk, c->chunk, equal ? 0 : -1, ZL_FLOAT32), ZL_BOOL);
 }
 
-// From after token i to token t, (..., t, i, 1 or keys); 0 where t comes before i, and where it is i if
-// `strictly`.
+// Returns the decay from token i (exclusive) to token t, (..., t, i, 1 or keys); 0 if t < i, and also for t =
+// i if `strictly`.
 static zl_array between(const struct chunks *c, zl_array g, bool before, bool strictly) {
     zl_array each = zl_where(zl_expand_dims(later(c, false), ZL_AXES(2)), zl_expand_dims(g, ZL_AXES(4)),
                              number(c, c->r->factors ? 1 : 0));
@@ -114,7 +115,7 @@ static zl_array between(const struct chunks *c, zl_array g, bool before, bool st
     return zl_where(zl_expand_dims(later(c, !strictly), ZL_AXES(2)), all, number(c, 0));
 }
 
-// The products of rows of a and b, each with the decay between them: (..., t, i).
+// Returns the products of rows of a and b, each with the decay between their tokens: (..., t, i).
 static zl_array scores(const struct chunks *c, zl_array a, zl_array b, zl_array decay) {
     if (!c->by_column)
         return zl_multiply(zl_matmul(a, transposed(b)), zl_squeeze(decay, ZL_AXES(-1)));
@@ -124,7 +125,7 @@ static zl_array scores(const struct chunks *c, zl_array a, zl_array b, zl_array 
 
 // States ----------------------------------------------------------------------------------------------------
 
-// What a chunk makes of the state before it: keep S + add. A keep with one column is a diagonal.
+// How a chunk changes the state S before it: to keep S + add. If keep has one column, that is a diagonal.
 struct pair {
     zl_array keep, add;
 };
@@ -137,7 +138,7 @@ static zl_array half(zl_array x, int which) {
     return zl_squeeze(op_slice_axis(zl_unflatten(x, 2, ZL_SHAPE(-1, 2)), 3, which, which + 1), ZL_AXES(3));
 }
 
-// One more chunk, that changes nothing.
+// Appends a chunk that changes nothing.
 static struct pair with_idle(struct pair p) {
     zl_array like = op_slice_axis(p.keep, 2, 0, 1), zero = op_zeros_of(op_slice_axis(p.add, 2, 0, 1));
     int64_t keys = p.keep->dim[3], cols = p.keep->dim[4];
@@ -148,8 +149,8 @@ static struct pair with_idle(struct pair p) {
                          zl_concatenate((zl_array[]){p.add, zero}, 2, 2)};
 }
 
-// The state before each chunk, (B, heads, chunks, keys, values), from that before the first, which has the
-// same axes.
+// Returns the state before each chunk, (B, heads, chunks, keys, values), given that before the first chunk,
+// which has the same axes.
 static zl_array states(struct pair p, zl_array state) {
     int64_t count = p.keep && p.add ? p.keep->dim[2] : 0;
     if (count <= 1)
@@ -168,11 +169,11 @@ static zl_array choose(zl_array first, zl_array x, zl_array y) {
     return zl_where(zl_expand_dims(first, ZL_AXES(1, 2)), x, y);
 }
 
-// Of packed sequences the first chunk of each begins with a state of its own. *last becomes the states after
-// them.
+// Returns the state before each chunk of packed sequences; the first chunk of each sequence begins with its
+// own state. Sets *last to the states after the sequences.
 static zl_array states_of_sequences(const struct chunks *c, struct pair p, zl_array *last) {
-    zl_array given =
-        zl_take(zl_astype(c->r->state, c->wide), c->sequence, 0); // (chunks, heads, keys, values)
+    // given: (chunks, heads, keys, values)
+    zl_array given = zl_take(zl_astype(c->r->state, c->wide), c->sequence, 0);
     given = zl_expand_dims(zl_transpose(given, ZL_AXES(1, 0, 2, 3)), ZL_AXES(0));
     zl_array after = zl_add(apply(p.keep, given), p.add);
     struct pair fresh = {choose(c->first, number(c, 0), p.keep), choose(c->first, after, p.add)};
@@ -210,9 +211,8 @@ static void sizes_of(struct chunks *c, const struct delta_rule *r) {
     c->count = (c->time + c->chunk - 1) / c->chunk;
 }
 
-// The inverse of I + lower, whose last two axes are a strictly lower triangle of n by n, a power of two: the
-// inverses of both halves of the diagonal, which are computed together, and what follows from them for the
-// block below.
+// Returns the inverse of I + lower, whose last two axes are a strictly lower triangle of n by n, n a power of
+// two. Computes the inverses of both diagonal halves together, and from them the block below the diagonal.
 static zl_array unit_inverse(zl_array lower, int64_t n) {
     if (!lower || n == 1)
         return lower ? zl_ones_like(lower, (zl_dtype)lower->dtype) : NULL;
@@ -243,8 +243,8 @@ bool op_delta_chunks(const struct delta_rule *r, zl_array *state_out, zl_array *
     if (r->beta)
         x = zl_multiply(x, beta);
     zl_array decay = between(&c, g, false, false), so_far = run(&c, g, 3, false);
-    zl_array rest = zl_squeeze(op_slice_axis(decay, 3, c.chunk - 1, c.chunk),
-                               ZL_AXES(3)); // from each token to the chunk's end
+    // rest: the decay from each token to the end of the chunk
+    zl_array rest = zl_squeeze(op_slice_axis(decay, 3, c.chunk - 1, c.chunk), ZL_AXES(3));
     zl_array whole_chunk = transposed(op_slice_axis(so_far, 3, c.chunk - 1, c.chunk)); // (..., 1 or keys, 1)
     zl_array late = transposed(zl_multiply(w, rest));
     struct pair p = {NULL, zl_matmul(late, x)};
@@ -274,13 +274,14 @@ bool op_delta_chunks(const struct delta_rule *r, zl_array *state_out, zl_array *
 
 // Momentum --------------------------------------------------------------------------------------------------
 
-// One row later; the first becomes 0.
+// Shifts rows by one: each row becomes the one before it, and the first becomes 0.
 static zl_array delayed(zl_array x) {
     zl_array less = x ? op_slice_axis(x, 3, 0, x->dim[3] - 1) : NULL;
     return zl_concatenate((zl_array[]){op_zeros_of(op_slice_axis(x, 3, 0, 1)), less}, 2, 3);
 }
 
-// How a chunk's end depends on its beginning, of states S above M: keep S - mixed M, and slowed M.
+// How a chunk's end depends on its beginning, for states with S above M: S becomes keep S - mixed M, and M
+// becomes slowed M.
 struct held {
     zl_array keep, mixed, slowed; // (..., 1, 1)
 };
@@ -291,7 +292,7 @@ static zl_array hold(const struct chunks *c, struct held h, zl_array both) {
     return zl_concatenate((zl_array[]){top, zl_multiply(h.slowed, m)}, 2, 3);
 }
 
-// Vectors that meet S times `s` and M times `m`.
+// Returns vectors for the stacked state: x times `s` for S, then x times `m` for M.
 static zl_array on_both(zl_array x, zl_array s, zl_array m) {
     return zl_concatenate((zl_array[]){zl_multiply(x, s), zl_multiply(x, m)}, 2, 4);
 }
@@ -300,8 +301,8 @@ static zl_array last_row(const struct chunks *c, zl_array x) {
     return op_slice_axis(x, 3, c->chunk - 1, c->chunk);
 }
 
-// What token i writes is in S after token t with the weight of all ways there: from i to some j by mu, by
-// beta_j into S, and on to t by exp(g). A sum of these is a product of triangles.
+// An update of token i reaches S at token t along all paths: M decays by mu from i to some j, enters S with
+// beta_j, and decays by exp(g) from j to t. The sum over j is a product of triangular matrices.
 bool op_delta_momentum(const struct delta_rule *r, zl_array mu, zl_array *state_out, zl_array *y_out) {
     struct chunks c;
     sizes_of(&c, r);
@@ -326,7 +327,7 @@ bool op_delta_momentum(const struct delta_rule *r, zl_array mu, zl_array *state_
     struct pair p = {zl_subtract(whole_chunk, zl_matmul(late, erased)), zl_matmul(late, fixed)};
     zl_array state = states_of(&c, p, state_out);
     zl_array delta = zl_subtract(fixed, zl_matmul(erased, state));
-    if (c.count == 1 && !c.token) // without the product of all pairs of keys
+    if (c.count == 1 && !c.token) // avoids the product of all pairs of keys
         *state_out = zl_squeeze(zl_add(hold(&c, h, state), zl_matmul(late, delta)), ZL_AXES(2));
     zl_array y = zl_add(zl_matmul(on_both(q, kept, minus), state),
                         zl_matmul(zl_multiply(zl_matmul(q, transposed(w)), ways), delta));

@@ -1,4 +1,4 @@
-// delta_rules.c - the members of the delta family, rows of delta.def, as calls of the one recurrence of
+// delta_rules.c - the rules of the delta family, rows of delta.def, as calls of the one recurrence of
 // delta.c.
 
 #include <inttypes.h>
@@ -43,14 +43,14 @@ static const char names[] =
 #include "op/delta.def"
     ;
 
-// What a caller gives, checked, in the dtype that is computed in.
+// The arguments of a call, checked, in the dtype of the computation.
 struct given {
     const struct rule *rule;
     zl_array q, k, v, g, beta, a, b, state, mask, offsets;
     double scale;
     zl_dtype wide, result;
-    int64_t batch, time, heads, keys, values, sequences, updates; // updates of a token: 1 but of products
-    int64_t rows; // of a state: as many as keys, twice as many with momentum
+    int64_t batch, time, heads, keys, values, sequences, updates; // updates: per token, 1 except for products
+    int64_t rows; // rows of a state: as many as keys, twice as many with momentum
 };
 
 // Numbers ---------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ static zl_array zeros_of_shape(const struct given *d, int64_t tokens, int64_t he
     return zl_zeros(ZL_SHAPE(d->batch, tokens, heads, last), d->wide);
 }
 
-// Products of x and y, (B, T, heads, D or 1), of which one may have fewer heads.
+// Returns the products of x and y, (B, T, heads, D or 1), one of which may have fewer heads.
 static zl_array times(zl_array x, zl_array y) {
     if (!x || !y)
         return NULL;
@@ -79,23 +79,23 @@ static zl_array column(zl_array x) {
     return zl_expand_dims(x, ZL_AXES(-1));
 }
 
-// One of the numbers that b has for each head of a rule with momentum: the logarithm of what slows it, and
-// the rate of writing.
+// Returns one of the two numbers per head in b of a rule with momentum: the logarithm of the momentum's
+// decay, or the writing rate.
 static zl_array of_momentum(const struct given *d, int which) {
     return zl_squeeze(op_slice_axis(d->b, 3, which, which + 1), ZL_AXES(3));
 }
 
-// x where tokens are not masked, else `fill`.
+// Returns x, with `fill` for masked tokens.
 static zl_array seen(const struct given *d, zl_array x, double fill) {
     if (!d->mask || !x)
         return x;
     zl_array mask = zl_expand_dims(d->mask, x->ndim == 4 ? ZL_AXES(2, 3) : ZL_AXES(2));
-    int64_t more = x->dim[1] / d->time; // updates of a token
+    int64_t more = x->dim[1] / d->time; // updates per token
     return zl_where(zl_repeat(mask, more, 1), x, op_number((zl_dtype)x->dtype, fill));
 }
 
-// The factor that a key is written with: 1.5^(-r / (1 + |r|)), r the logarithm of what its channel has
-// gathered, sums of b k^2 that decay by exp(a), less the usual one. The sums are a rule of their own, with
+// Returns the keys multiplied by 1.5^(-r / (1 + |r|)). Here r is the logarithm of the sum that a channel has
+// collected, of b k^2 decaying by exp(a), less its usual value. The sums are computed by a delta rule with
 // states of one key.
 static zl_array preconditioned(const struct given *d) {
     enum { FLOOR_EXPONENT = -6 };
@@ -157,7 +157,7 @@ static zl_array gate_of(const struct given *d) {
 
 // Ways ------------------------------------------------------------------------------------------------------
 
-// x (B, T, ...) as one of `count` that follow each other for each token; the others are 0.
+// Returns x (B, T, ...) with `count` tokens for each token: x at `place`, and 0 at the others.
 static zl_array spread(zl_array x, int64_t place, int64_t count) {
     if (!x || count == 1)
         return x;
@@ -171,7 +171,7 @@ static zl_array in_turn(zl_array first, zl_array second) {
     return zl_flatten(zl_stack((zl_array[]){first, second}, 2, 2), 1, 2);
 }
 
-// What is read after the last of the updates of each token.
+// Returns the results after the last of the updates of each token.
 static zl_array last_of(zl_array y, int64_t count) {
     return count == 1
                ? y
@@ -186,14 +186,14 @@ static bool run_updates(const struct given *d, struct delta_rule *r, int64_t upd
            (out[0] = last_of(out[0], updates));
 }
 
-// Each token decays once, is updated some times, and is read after the last.
+// Each token decays once, has several updates, and is read after the last.
 static bool run_product(const struct given *d, struct delta_rule *r, zl_array *out) {
     r->q = spread(r->q, d->updates - 1, d->updates);
     r->g = spread(r->g, 0, d->updates);
     return run_updates(d, r, d->updates, out);
 }
 
-// b (a^T S) is one update, k v^T another, which erases nothing.
+// Each token has two updates: b (a^T S), and k v^T, which erases nothing.
 static bool run_low_rank(const struct given *d, struct delta_rule *r, zl_array *out) {
     r->pre = true;
     r->q = spread(r->q, 1, 2);
@@ -205,7 +205,7 @@ static bool run_low_rank(const struct given *d, struct delta_rule *r, zl_array *
     return r->e && run_updates(d, r, 2, out);
 }
 
-// The sum of keys is one more column of the state, of values 1.
+// The sum of keys is computed as one more column of the state, whose values are 1.
 static bool run_normalized(const struct given *d, struct delta_rule *r, zl_array *out) {
     zl_array one = zl_ones(ZL_SHAPE(d->batch, d->time, d->heads, 1), d->wide);
     zl_array none = zl_zeros(ZL_SHAPE(d->sequences, d->heads, d->keys, 1), d->wide);
@@ -218,9 +218,8 @@ static bool run_normalized(const struct given *d, struct delta_rule *r, zl_array
     return (out[1] = op_slice_axis(out[1], 3, 0, d->values));
 }
 
-// Transposed, the state holds for each value its key. A first run reads what each token finds for v (an
-// update of its own that writes nothing) and gives what is written; a second, with a head for each value
-// channel, reads it with q.
+// The transposed state holds a key for each value. A first run looks up each token's v (in a step that writes
+// nothing) and gives the differences to write; a second run, with a head per value channel, reads with q.
 static bool run_oja(const struct given *d, struct delta_rule *r, zl_array *out) {
     zl_array found[2], key = zl_repeat(d->k, d->heads / d->k->dim[2], 2);
     zl_array beta_v = times(column(d->beta), r->x), g = d->g;
@@ -253,15 +252,15 @@ static bool run_oja(const struct given *d, struct delta_rule *r, zl_array *out) 
     return out[0] && (out[1] = zl_swapaxes(found[1], -1, -2));
 }
 
-// Of a token that is masked nothing is written, nothing decays, and S takes nothing from M.
+// For a masked token, nothing is written, nothing decays, and S takes nothing from M.
 static bool run_momentum(const struct given *d, struct delta_rule *r, zl_array *out) {
     zl_array mu = seen(d, of_momentum(d, 0), 0);
     r->beta = seen(d, d->beta, 0);
     return mu && r->beta && r->x && op_delta_momentum(r, mu, &out[1], &out[0]);
 }
 
-// Rules that are one recurrence of what is given, whose vectors have the dtype of the result. The others are
-// computed in wide numbers.
+// Returns whether a rule is one recurrence of the given vectors, which then have the dtype of the result.
+// Other rules are computed in the wide dtype.
 static bool is_plain(const struct rule *r) {
     return (r->way == AFTER || r->way == BEFORE || r->way == PRODUCT) && r->w == KEY &&
            (r->x == VALUE || r->x == BETA_V) && r->e != A_KEY;
@@ -282,7 +281,7 @@ static bool run_rule(const struct given *d, zl_array *out) {
                            .offsets = d->offsets,
                            .pre = rule->way == BEFORE,
                            .scale = d->scale};
-    if (rule->e != NOTHING) // of a token that is masked w is 0, so that it may erase anything
+    if (rule->e != NOTHING) // w of a masked token is 0, so e may be anything
         r.e = rule->e == BETA_KEY && rule->w == KEY ? r.w : narrow(d, factor(d, rule->e));
     if (!r.q || !r.w || !r.x || !r.g || !r.state || (!r.e && rule->e != NOTHING))
         return false;
@@ -311,7 +310,7 @@ static bool bad_shape(const char *what, zl_array x, const char *needed) {
                        needed);
 }
 
-// x is (B, T, heads that divide N[, last]).
+// Checks that x is (B, T, heads that divide N[, last]).
 static bool check_heads(const struct given *d, const char *what, zl_array x, int64_t time, int64_t last,
                         const char *needed) {
     bool ok = x->ndim == (last < 0 ? 3 : 4) && x->dim[0] == d->batch && x->dim[1] == time && x->dim[2] > 0 &&
@@ -434,7 +433,8 @@ static zl_array unit_length(const struct given *d, zl_array x) {
     return zl_multiply(x, zl_rsqrt(zl_add(sum_last(zl_multiply(x, x)), wide_number(d, 1e-6))));
 }
 
-// Each with the heads, or the channels of all heads, of g.
+// Computes the decay gate -exp(A_log) * softplus(g + dt_bias). A_log and dt_bias have one number per head, or
+// per channel of all heads.
 static zl_array raw_gate(const struct given *d, zl_array A_log, zl_array dt_bias) {
     zl_array g = d->g;
     bool by_head = g->ndim == 4;
@@ -475,7 +475,7 @@ static bool run(struct given *d, zl_array A_log, zl_array dt_bias, bool l2_norm,
         if (d->rule->e == BETA_A || d->rule->e == OF_A)
             d->a = unit_length(d, d->a);
     }
-    if (d->time == 0) { // no token
+    if (d->time == 0) { // no tokens
         out[0] = zl_astype(d->v, d->result);
         return out[0] && (out[1] = d->state);
     }

@@ -1,12 +1,12 @@
-// delta_wy.c - which calls of the delta rule its kernels of chunks compute (src/kernel/delta_wy.tile), what
-// they are given, and the gradient, an op of its own (src/kernel/delta_wy_vjp.tile).
+// delta_wy.c - the delta rule by chunks (src/kernel/delta_wy.tile): which calls its kernel computes, with
+// which clauses and sizes, and the gradient, an op of its own (src/kernel/delta_wy_vjp.tile).
 
 #include <string.h>
 
 #include "op/ops.h"
 
-// How tiles lie. Matrix instructions multiply 16-bit floats, whose rows fill panels of 128 bytes; products by
-// loops have tiles that any device has the shared memory for.
+// The sizes of tiles. Matrix instructions multiply 16-bit floats, whose rows fill panels of 128 bytes.
+// Products by loops use tiles that fit the shared memory of any device.
 struct tiles {
     int size, part, chunk, threads, stages;
 };
@@ -18,8 +18,8 @@ static struct tiles tiles_of(const struct delta_rule *r) {
     return (struct tiles){(keys + 15) / 16 * 16, 16, 16, 128, 1};
 }
 
-// Returns the name of the device for which calls are recorded, or NULL without an error when there is no
-// memory for its stream: any form of the rule is right then.
+// Returns the name of the device for which calls are recorded. Returns NULL without an error if there is no
+// memory for its stream; then any form of the rule may be chosen.
 static const char *device_here(void) {
     int unit;
     zl_stream stream = zl_default_stream();
@@ -28,10 +28,11 @@ static const char *device_here(void) {
     return stream ? zl_stream_device(stream, &unit) : NULL;
 }
 
-// On the CPU cpu_delta.c is quicker, and cpu_delta_vjp.c takes its gradient by chunks; what takes whole
-// graphs is given array ops. On an H200 32 heads of 128 (bf16) take 2.5 us per token one by one, and 22 us
-// for 32 tokens, 0.5 ms for 8,192, by chunks; of 64 (f32) 1.4 us per token, and 3.3 ms for 8,192 by chunks.
-// Elsewhere rows of more bytes are left to the token kernel: their tiles are larger than 32 KiB.
+// On the CPU, cpu_delta.c is faster, and cpu_delta_vjp.c computes the gradient by chunks. PJRT compiles whole
+// graphs and is given array ops. On an H200, 32 heads of 128 (bf16) take 2.5 us per token by tokens; by
+// chunks, 32 tokens take 22 us and 8,192 take 0.5 ms. Heads of 64 (f32) take 1.4 us per token, and by chunks
+// 3.3 ms for 8,192 tokens. On other devices, longer rows are left to the token kernel, because their tiles
+// would be larger than 32 KiB.
 enum delta_form op_delta_form(const struct delta_rule *r) {
     enum { LENGTH_LEAST = 16, KEYS_MOST = 128, ROW_MOST = 256 };
     int64_t sequences = r->state->dim[0], tokens = r->x->dim[0] * r->x->dim[1];
@@ -46,8 +47,8 @@ enum delta_form op_delta_form(const struct delta_rule *r) {
     return r->q->dim[3] * (int64_t)array_item(r->x) <= ROW_MOST ? DELTA_CHUNKS : DELTA_TOKENS;
 }
 
-// Whether the gradient is an op of its own, where it is recorded: where the call itself goes by chunks, and
-// on the CPU, which has it whatever the sizes.
+// Returns whether the gradient is recorded as an op of its own: if the call itself is computed by chunks, and
+// on the CPU, which has that op for all sizes.
 static bool has_gradient(const struct delta_rule *r) {
     if (op_delta_form(r) != DELTA_TOKENS)
         return true;
@@ -55,7 +56,8 @@ static bool has_gradient(const struct delta_rule *r) {
     return device && !strcmp(device, "cpu") && r->g->ndim == 3 && !r->factors && (r->e || !r->beta);
 }
 
-// Elements at which all vectors begin, and which their heads have a multiple of: what copies move at once.
+// Returns how many elements a copy moves at once: 8 if offsets and sizes of all vectors are multiples of it,
+// else 1.
 static int unit_of(const struct delta_rule *r) {
     enum { UNIT = 8 };
     const zl_array each[] = {r->q, r->w, r->x, r->e};
@@ -69,7 +71,7 @@ static int shares(const struct delta_rule *r, zl_array x) {
     return x ? (int)(r->x->dim[2] / x->dim[2]) : 1;
 }
 
-// Clauses and sizes that both kernels have.
+// Sets the clauses and sizes that both kernels have.
 static void fill(const struct delta_rule *r, struct op_kernel *k, const char *file, const char *more) {
     struct tiles t = tiles_of(r);
     int64_t sequences = r->state->dim[0], tokens = r->x->dim[0] * r->x->dim[1], steps = r->x->dim[1];
@@ -130,7 +132,7 @@ bool op_delta_back(const struct delta_rule *r, zl_array dy, zl_array dstate, zl_
     return out[0];
 }
 
-// Heads that share a vector have a cotangent each.
+// Sums the cotangents of the heads that share a vector.
 static zl_array shared(zl_array each, zl_array of) {
     int64_t heads = of->dim[2];
     if (!each || each->dim[2] == heads)
@@ -169,7 +171,7 @@ static bool fits(const struct call *c, const zl_array *in) {
            dy->dtype == r.x->dtype && op_same_shape(dstate, r.state) && dstate->dtype == r.state->dtype;
 }
 
-// The gradient of what the op is composed of, with vectors for each head.
+// Computes the gradient by differentiating the ops of the composed rule, with vectors for each head.
 static bool composed(const struct call *c, const zl_array *in, zl_array *out) {
     struct delta_rule r = op_delta_read(c, in);
     zl_array state, y, each[DELTA_INPUTS_MOST] = {0}, list[DELTA_INPUTS_MOST];
@@ -197,7 +199,7 @@ static bool composed(const struct call *c, const zl_array *in, zl_array *out) {
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     struct delta_rule r = op_delta_read(c, in);
-    if (!has_gradient(&r)) // recorded for the CPU, replayed for another device
+    if (!has_gradient(&r)) // recorded for the CPU, and replayed for another device
         return composed(c, in, out);
     return op_delta_back(&r, in[c->inputs - 2], in[c->inputs - 1], out);
 }

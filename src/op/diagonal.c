@@ -5,7 +5,7 @@
 
 #include "op/ops.h"
 
-// Two different axes of a, made non-negative in out.
+// Checks that a has two different axes of these numbers, and writes them to out as non-negative numbers.
 static bool check_axes(const char *function, zl_array a, int axis1, int axis2, int *out) {
     if (!a)
         return false;
@@ -20,7 +20,7 @@ static bool check_axes(const char *function, zl_array a, int axis1, int axis2, i
            error_false(ZL_ERROR_AXIS, "%s: axis %d is given twice: two are needed", function, axis1);
 }
 
-// The elements of a at (first + i, second + i) of two axes, for i below count, which becomes the last axis.
+// Returns the elements of a at (first + i, second + i) of two axes, for i below count, as the last axis.
 static zl_array along(zl_array a, const int *axis, int64_t first, int64_t second, int64_t count) {
     OP_ROOM(int64_t, size, a->ndim);
     if (!size)
@@ -38,7 +38,7 @@ static bool again_diagonal(const union op_value *v, zl_array *out) {
     return (out[0] = zl_diagonal(v[0].array, v[1].number, v[2].number, v[3].number));
 }
 
-// As long as the sizes of both axes, less where it begins.
+// The diagonal is as long as the part of the shorter axis after its first element.
 static zl_array diagonal(const char *function, zl_array a, int64_t offset, int axis1, int axis2) {
     int axis[2];
     zl_array y;
@@ -70,7 +70,7 @@ OP_SIGNATURE(
     "is a diagonal above the main one.",
     P_ARRAY(a), P_INT(offset, "0"), P_INT(axis1, "0"), P_INT(axis2, "1"));
 
-// A square matrix with a on its k-th diagonal.
+// Returns a square matrix with a on its k-th diagonal.
 static zl_array matrix_of(zl_array a, int64_t k) {
     int64_t first = MAX_OF(-k, 0), second = MAX_OF(k, 0), n = a->size + first + second;
     zl_array zeros = zl_zeros(ZL_SHAPE(n, n), (zl_dtype)a->dtype);
@@ -117,7 +117,7 @@ OP_SIGNATURE(zl_trace, "reduce",
 
 // meshgrid --------------------------------------------------------------------------------------------------
 
-// Array i of count as an array of count axes, all of size 1 but one.
+// Reshapes x to `count` axes, all of size 1 except `axis`.
 static zl_array stand(zl_array x, int count, int axis) {
     OP_ROOM(int64_t, dim, count);
     for (int i = 0; dim && i < count; i++)

@@ -4,7 +4,7 @@
 
 #include "op/ops.h"
 
-// Values alone, or values and vectors.
+// Computes the values alone, or values and vectors.
 static bool factor(const struct op *op, zl_array a, zl_dtype values, zl_dtype vectors, int args,
                    const int64_t *arg, zl_array *out) {
     int64_t n = a->dim[a->ndim - 1];

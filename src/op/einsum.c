@@ -1,8 +1,8 @@
-// einsum.c - sums of products written with subscripts, contracted pair by pair.
+// einsum.c - Einstein sums, written with subscripts and contracted pair by pair.
 //
-// Every axis has a label: a letter, or a place counted from the end inside an ellipsis. A term is an array
-// with its labels. The greedy path, that of opt_einsum and MLX, says which terms are joined next; two terms
-// that share a label which nobody else needs are joined by one matrix product.
+// Every axis has a label: a letter, or a place in an ellipsis, counted from its end. A term is an array with
+// its labels. The greedy path of opt_einsum and MLX chooses the terms that are joined next. Two terms that
+// share a label which neither the result nor another term needs are joined by one matrix product.
 
 #include <string.h>
 
@@ -10,8 +10,8 @@
 
 enum {
     LETTERS = 52, // A to Z, then a to z: in the order of their codes
-    LABELS = 64,  // the others are axes of ellipses, the last one first
-    MOST = 1000,  // operands
+    LABELS = 64,  // the labels after the letters are axes of ellipses, the last one first
+    MOST = 1000,  // the most operands
 };
 
 struct term {
@@ -21,21 +21,21 @@ struct term {
     uint64_t set; // bit k: label k
 };
 
-// One sum. What is under way holds the operands that are left; each step appends its result.
+// The state of one sum. `term` holds the operands that are left; each step appends its result.
 struct sum {
     const char *function;
     const char *subscripts;
     int terms;
     struct term *term;
-    struct term out;     // x: NULL
-    int64_t dim[LABELS]; // sizes, after stretching
-    int ellipsis;        // the longest
-    struct join *list;   // for the path: pairs that may be joined
+    struct term out;     // only labels; x is NULL
+    int64_t dim[LABELS]; // by label: size, after broadcasting
+    int ellipsis;        // axes of the longest ellipsis
+    struct join *list;   // for the path: the pairs that may be joined
     int listed;
-    double cost, most; // of the steps so far; of one step for all
-    int labels;        // of the largest step
+    double cost, most; // cost: of the steps so far; most: of one step that joins all
+    int labels;        // number of labels of the largest step
     double room;       // elements of the largest term
-    struct text *path; // written if there is one
+    struct text *path; // if not NULL, only the path is written, and nothing computed
 };
 
 // Reading ---------------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ static bool add_ellipsis(struct sum *s, struct term *t, int count) {
     return true;
 }
 
-// How many letters stand in [from, to).
+// Returns the number of letters in [from, to).
 static int count_letters(const char *from, const char *to) {
     int count = 0;
     for (; from < to; from++)
@@ -73,7 +73,7 @@ static int count_letters(const char *from, const char *to) {
     return count;
 }
 
-// Labels of [from, to). ndim: axes of the operand; -1: these are those of the result.
+// Reads the labels in [from, to). ndim: the axes of the operand; -1: these are the labels of the result.
 static bool read_term(struct sum *s, struct term *t, const char *from, const char *to, int ndim) {
     int missing = ndim < 0 ? s->ellipsis : ndim - count_letters(from, to);
     bool seen = false;
@@ -95,7 +95,7 @@ static bool read_term(struct sum *s, struct term *t, const char *from, const cha
                        s->subscripts, t->ndim, array_text(t->x));
 }
 
-// Without an arrow: the ellipsis, then what stands once, in the order of the alphabet.
+// Without an arrow, the result has the ellipsis, then the letters that occur once, in alphabetical order.
 static bool infer_output(struct sum *s, const char *end) {
     int seen[LETTERS] = {0};
     for (const char *c = s->subscripts; c < end; c++)
@@ -140,7 +140,8 @@ static bool read_subscripts(struct sum *s, int count) {
     return check_output(s);
 }
 
-// Sizes of all labels. One that stands twice in a term has one size; between terms 1 stretches.
+// Finds the sizes of all labels. A label that occurs twice in a term has one size there; between terms, size
+// 1 broadcasts.
 static bool read_sizes(struct sum *s) {
     for (int i = 0; i < LABELS; i++)
         s->dim[i] = 1;
@@ -172,7 +173,7 @@ static void drop_label(struct term *t, int place) {
     t->ndim--;
 }
 
-// Every (n + 1)-th element of n rows of n: the diagonal, where axis `place` and the one behind it were.
+// Takes every (n + 1)-th element of n rows of n: the diagonal, which replaces axis `place` and the next one.
 static zl_array diagonal(zl_array x, int place) {
     int64_t start[LABELS], stop[LABELS], step[LABELS], n = x ? x->dim[place] : 0;
     if (!(x = zl_flatten(x, place, place + 1)))
@@ -208,7 +209,7 @@ static void sum_out(const char *function, struct term *t, uint64_t keep) {
         t->x = op_reduce_axes(function, REDUCE_SUM, t->x, (zl_axes){axis, count}, false);
 }
 
-// The axes in the order of labels; those that t lacks have size 1.
+// Returns the array with its axes in the order of `label`; those that t lacks have size 1.
 static zl_array arrange(const struct term *t, int count, const uint8_t *label) {
     int order[LABELS], added[LABELS], present = 0, missing = 0;
     for (int i = 0; i < count; i++) {
@@ -226,7 +227,7 @@ static void append_set(struct term *t, uint64_t set) {
         t->label[t->ndim++] = (uint8_t)__builtin_ctzll(set);
 }
 
-// All of them multiplied element by element, then summed.
+// Multiplies the terms element by element, then sums.
 static struct term multiply_all(const struct sum *s, int count, const int *at, uint64_t keep) {
     struct term y = {.x = NULL};
     int64_t dim[LABELS];
@@ -244,7 +245,8 @@ static struct term multiply_all(const struct sum *s, int count, const int *at, u
     return y;
 }
 
-// Axes of t as (batch, rows, columns), each given by its labels; batch and what is common to both stretches.
+// Returns t as (batch, rows, columns); each of the three is a set of labels. Axes of batch and common labels
+// are broadcast.
 static zl_array as_matrices(const struct sum *s, const struct term *t, uint64_t batch, uint64_t rows,
                             uint64_t columns, uint64_t common) {
     struct term order = {.x = NULL};
@@ -268,7 +270,7 @@ static zl_array as_matrices(const struct sum *s, const struct term *t, uint64_t 
     return zl_reshape(x, (zl_shape){matrix, first + 2});
 }
 
-// Two terms over the labels that both have and keep has not, as one matrix product.
+// Contracts two terms over the labels that both have and that are not in keep, by one matrix product.
 static struct term multiply_matrices(const struct sum *s, const struct term *a, const struct term *b,
                                      uint64_t keep) {
     uint64_t common = a->set & b->set, batch = common & keep, rows = a->set & ~common,
@@ -294,7 +296,7 @@ static bool is_inexact(const struct term *a, const struct term *b) {
     return dtype_is_inexact(dtype_common(2, (zl_array[]){a->x, b->x}));
 }
 
-// Takes out of a term what no other of these terms, nor the result, has.
+// Reduces a term: takes diagonals, and sums over labels that neither the other given terms nor `keep` have.
 static bool reduce_term(const struct sum *s, int count, const int *at, int which, uint64_t keep) {
     struct term *t = &s->term[at[which]];
     for (int i = 0; i < count; i++)
@@ -305,7 +307,7 @@ static bool reduce_term(const struct sum *s, int count, const int *at, int which
     return t->x != NULL;
 }
 
-// Joins the terms at these positions into one that keeps these labels; its x is NULL after an error.
+// Joins the terms at these positions into one that keeps these labels. After an error, its x is NULL.
 static struct term join(const struct sum *s, int count, const int *at, uint64_t keep) {
     for (int i = 0; i < count; i++)
         if (!reduce_term(s, count, at, i, keep))
@@ -318,7 +320,7 @@ static struct term join(const struct sum *s, int count, const int *at, uint64_t 
 
 // Path ------------------------------------------------------------------------------------------------------
 
-// A pair that may be joined: what its result keeps, how many elements there are less then, and what it costs.
+// A pair that may be joined: the labels of its result, the elements that it saves, and its cost.
 struct join {
     int a, b, labels;
     uint64_t set;
@@ -336,7 +338,7 @@ static double cost_of(const struct sum *s, uint64_t all, uint64_t keep, int coun
     return elements(s, all) * (MAX_OF(count - 1, 1) + ((all & ~keep) != 0));
 }
 
-// Labels that others than a and b still need.
+// Returns the labels that the result and the terms other than a and b need.
 static uint64_t needed(const struct sum *s, int a, int b) {
     uint64_t set = s->out.set;
     for (int i = 0; i < s->terms; i++)
@@ -358,7 +360,8 @@ static void consider(struct sum *s, int a, int b) {
                       .saved = elements(s, s->term[a].set) + elements(s, s->term[b].set) - size};
 }
 
-// Pairs whose second is at least `from`; those without a common label only if there is nothing else.
+// Lists the pairs whose second term is at least `from`; those without a common label only if there are no
+// others.
 static void consider_pairs(struct sum *s, int from) {
     for (int outer = 0; outer < 2 && (outer == 0 || s->listed == 0); outer++)
         for (int a = 0; a < s->terms; a++)
@@ -377,7 +380,7 @@ static struct join best_join(const struct sum *s) {
     return best;
 }
 
-// Terms a and b are gone: pairs with them too, and those behind them move up.
+// Removes the pairs that contain terms a and b, which are gone, and renumbers the terms after them.
 static void forget(struct sum *s, struct join done) {
     int kept = 0;
     for (int i = 0; i < s->listed; i++) {
@@ -402,7 +405,7 @@ static void write_step(struct sum *s, const int *position, int count) {
         text_add(s->path, "%s%d", i ? "," : "", position[i]);
 }
 
-// Only the labels of a result, when it is the path that is asked for.
+// Returns a term with labels only, for when only the path is computed.
 static struct term planned(uint64_t set) {
     struct term y = {.set = set};
     append_set(&y, set);
@@ -425,7 +428,7 @@ static bool join_pair(struct sum *s, struct join j) {
     return true;
 }
 
-// What is left, at once.
+// Joins all remaining terms at once.
 static bool join_rest(struct sum *s) {
     int count = s->terms;
     OP_ROOM(int, at, count);

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-// Declared here too, so that a row is all it takes to add an op: the public header is made from what this
-// file says.
+// Declares the public functions, so that a row is all that is needed to add an op: the public header is
+// generated from the signatures in this file.
 #define UNARY(NAME, fn, ...)   ZL_API zl_array fn(zl_array a);
 #define BINARY(NAME, fn, ...)  ZL_API zl_array fn(zl_array a, zl_array b);
 #define TERNARY(NAME, fn, ...) ZL_API zl_array fn(zl_array condition, zl_array x, zl_array y);
@@ -24,13 +24,13 @@ static const struct {
 #include "op/elementwise.def"
 };
 
-// Dtype in which the row computes, or ZL_DTYPE_COUNT and an error.
+// Returns the dtype in which the op computes, or ZL_DTYPE_COUNT and an error.
 static zl_dtype compute_dtype(enum tile_op row, zl_dtype dtype) {
     uint8_t rule = rows[row].rule;
     if ((rule & FLOAT) && !dtype_is_inexact(dtype))
         return ZL_FLOAT32;
     if ((row == TILE_SHL || row == TILE_SHR) && dtype == ZL_BOOL)
-        return ZL_UINT8; // truth has no bits to shift, the numbers 0 and 1 have
+        return ZL_UINT8; // a bool is shifted as the number 0 or 1
     bool refused = (rule & BITS) ? dtype_is_inexact(dtype) : (rule & REAL) && dtype == ZL_COMPLEX64;
     if (!refused && !((rule & NUMBERS) && dtype == ZL_BOOL))
         return dtype;
@@ -51,8 +51,9 @@ static bool is_plain_pair(int count, const zl_array *in) {
     return count == 2 && in[0]->dtype == in[1]->dtype && !((in[0]->flags | in[1]->flags) & ARRAY_WEAK);
 }
 
-// Gives every operand that has a dtype of its own the common one. Weak numbers stay: a kernel takes them as
-// they are. At least one operand is made strong, so that a device can see in which dtype to compute.
+// Casts every operand that is not a weak number to the common dtype. Weak numbers stay, since kernels take
+// them as they are. At least one operand is made strong, so that a device can see the dtype of the
+// computation.
 static __attribute__((noinline)) bool convert(int count, zl_array *in, zl_dtype dtype) {
     bool strong = false;
     for (int i = 0; i < count; i++) {
@@ -105,7 +106,7 @@ HOT static zl_array record_row(enum tile_op row, int count, zl_array *in) {
     for (int i = 0; i < count; i++)
         if (!in[i])
             return NULL;
-    int skip = count - 2 > 0; // the condition of a select has a dtype of its own
+    int skip = count - 2 > 0; // the condition of a select is not part of the common dtype
     if (skip && in[0]->dtype != ZL_BOOL && !(in[0] = zl_astype(in[0], ZL_BOOL)))
         return NULL;
     bool plain = is_plain_pair(count, in);
@@ -145,7 +146,7 @@ static bool is_whole(zl_array a) {
 
 // Derivatives -----------------------------------------------------------------------------------------------
 
-// The notation of the tangent column: here the ops act on arrays.
+// The notation of the tangent column; here the ops act on arrays.
 #define K(v)                 zl_scalar(v)
 #define I                    zl_scalar_complex(0, 1)
 #define OF_COMPLEX(e)        (x->dtype == ZL_COMPLEX64 ? (e) : NULL)
@@ -160,8 +161,8 @@ static bool is_whole(zl_array a) {
 #define ZERO     NULL
 #define D(da, db) (input == call->inputs - 2 ? (da) : (db))
 
-// An operand of a call of two. A weak number beside a float64 becomes one: by itself, a tangent would compute
-// with it in float32.
+// Returns an operand of a call with two inputs. A weak number with a float64 operand is cast to float64,
+// because a tangent that reads it alone would compute in float32.
 static zl_array operand(const struct call *call, int i) {
     zl_array x = call->in[i];
     bool widen = array_is(x, ARRAY_WEAK) && call->in[!i]->dtype == ZL_FLOAT64;
@@ -194,8 +195,8 @@ static zl_array (*const tangents[])(const struct call *call, int input, zl_array
 #include "op/elementwise.def"
 };
 
-// A holomorphic row has vjp(g) = conj(jvp(conj g)); a real input takes the real part of what comes back. Of a
-// row that gives a part of a complex number, the column is the vjp itself.
+// For a holomorphic op, vjp(g) = conj(jvp(conj g)); for a real input, the real part of that. For an op that
+// returns a part of a complex number, the column is the vjp itself.
 static zl_array vjp(const struct call *call, int input, const zl_array *cotangent) {
     zl_array g = cotangent[0];
     if (!g)
@@ -215,7 +216,8 @@ static zl_array vjp(const struct call *call, int input, const zl_array *cotangen
     return zl_scope_leave(scope, op_unbroadcast(t, x));
 }
 
-// A part y of a complex x is Re(conj(w) x) near x, with a weight w: its VJP is w g, its JVP Re(conj(w) t).
+// For an op that returns a part y of a complex x, y is Re(conj(w) x) near x with some weight w: its VJP is w
+// g, and its JVP is Re(conj(w) t).
 static zl_array tangent_by(const struct call *call, int input, zl_array t) {
     enum tile_op row = call->op->row;
     if (!(rows[row].rule & PART) || t->dtype != ZL_COMPLEX64)
@@ -256,7 +258,7 @@ const struct op op_elementwise[] = {
 #include "op/elementwise.def"
 };
 
-// float16 has both the number and its reciprocal, as every other dtype.
+// In float16 too, the number and its reciprocal are exact.
 static bool is_power_of_two(double value) {
     int exponent;
     return fabs(frexp(value, &exponent)) == 0.5 && abs(exponent - 1) <= 14;

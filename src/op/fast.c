@@ -1,7 +1,7 @@
-// fast.c - the composed functions of mlx.core.fast: norms.
+// fast.c - the norms of mlx.core.fast.
 //
-// They are formulas of other ops, so that they have derivatives and batching; a device that can do better
-// sees the same calls. Sums and exponentials of 16-bit floats are taken in float32.
+// They are composed of other ops, so they have derivatives and batching; a device with a faster kernel
+// recognises the calls. Sums and exponentials of 16-bit floats are computed in float32.
 
 #include "op/ops.h"
 
@@ -16,7 +16,7 @@ static bool check_float(const char *function, zl_dtype dtype) {
 
 // Norms -----------------------------------------------------------------------------------------------------
 
-// x has an axis, and what is given of the others is as long as its last.
+// Checks that x has an axis, and that the weight and bias that are given have the size of its last axis.
 static bool check_norm(const char *function, zl_array x, int count, const zl_array *given) {
     if (x->ndim == 0)
         return error_false(ZL_ERROR_SHAPE, "%s: x is a scalar: it needs an axis", function);
@@ -35,7 +35,7 @@ static zl_array mean_last(const char *function, zl_array x) {
     return zl_divide(sum, op_count(x, (zl_dtype)x->dtype, 1, (int[]){x->ndim - 1}, 0, false));
 }
 
-// x divided by the root of its mean square, as dtype.
+// Returns x divided by the root of its mean square, in this dtype.
 static zl_array divide_by_root(const char *function, zl_array x, double eps, zl_dtype dtype) {
     zl_array mean = mean_last(function, zl_square(x));
     zl_array y = zl_multiply(x, zl_rsqrt(zl_add(mean, zl_scalar(eps))));

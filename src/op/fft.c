@@ -1,7 +1,7 @@
-// fft.c - discrete Fourier transforms, as in mlx.core.fft: one op along one axis, and what is made of it.
+// fft.c - discrete Fourier transforms, as in mlx.core.fft: one op along one axis, and functions built on it.
 //
-// Numbers are float32 and complex64, whatever is given: FFT_FORWARD and FFT_INVERSE take both. The sums of
-// the op are not normalised: it has a factor instead.
+// The op takes and returns float32 and complex64 only; FFT_FORWARD and FFT_INVERSE take both. Its sums are
+// not normalised, but multiplied by the argument `scale`.
 
 #include <limits.h>
 #include <math.h>
@@ -40,7 +40,7 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return out[0];
 }
 
-// Elements 0 to n / 2 along an axis of x: those that have a conjugate among the n are multiplied by a factor.
+// Multiplies elements 0 to n / 2 along an axis by `factor` if their conjugate is another of the n elements.
 static zl_array weigh_pairs(zl_array x, int axis, int64_t n, double factor) {
     if (!x)
         return NULL;
@@ -53,12 +53,13 @@ static zl_array weigh_pairs(zl_array x, int axis, int64_t n, double factor) {
     return zl_multiply(x, weight);
 }
 
-// Of x what an array like a can hold: its real part.
+// Returns x in the dtype of a, which may be real: then its real part.
 static zl_array part_like(zl_array a, zl_array x) {
     return a->dtype == ZL_FLOAT32 ? zl_real(x) : x;
 }
 
-// The adjoint of a transform turns the other way. Of real numbers half the elements stand for two.
+// The adjoint of a transform is the transform in the opposite direction. In the half spectrum of real
+// numbers, most elements stand for two.
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     const int64_t *arg = call_args(c);
     zl_array g = cotangent[0];
@@ -104,12 +105,12 @@ const struct op op_fft = {
 struct request {
     const char *function;
     bool real, inverse;
-    int count;     // of axes
-    int64_t *axis; // which
-    int64_t *size; // how many numbers are transformed along each
+    int count;     // number of axes
+    int64_t *axis; // the axes
+    int64_t *size; // the length of the transform along each
 };
 
-// The factor that a norm means for so many numbers; NAN and an error.
+// Returns the scale for a norm, or NAN and an error.
 static double scale_of(const struct request *r, const char *norm) {
     double count = 1;
     for (int i = 0; i < r->count; i++)
@@ -153,7 +154,7 @@ static bool read_sizes(struct request *r, zl_array a, zl_shape s) {
     return true;
 }
 
-// a with as many elements along each axis as are transformed: cut off, or zeros behind.
+// Cuts a, or pads it with zeros at the end, to the length of the transform along each axis.
 static zl_array resize(const struct request *r, zl_array a) {
     OP_ROOM(int64_t, list, 5 * (int64_t)a->ndim);
     if (!list)
@@ -182,8 +183,8 @@ static zl_array resize(const struct request *r, zl_array a) {
 
 // Transforms ------------------------------------------------------------------------------------------------
 
-// Of real numbers the last axis comes first, of those that become real it comes last: between them all is
-// complex.
+// Transforms from real numbers begin with the last axis, and transforms to real numbers end with it, so that
+// all others are complex.
 static zl_array transform_axes(const struct request *r, zl_array x, double scale) {
     int last = r->count - 1;
     if (r->real && !r->inverse)

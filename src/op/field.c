@@ -1,4 +1,4 @@
-// field.c - arrays of C structs: records of bytes, and their fields as strided views.
+// field.c - arrays of C structs: records as bytes, and their fields as strided views.
 
 #include "op/ops.h"
 
@@ -19,7 +19,7 @@ static bool fits(const struct call *c, const zl_array *in) {
     return op_has(c, 1, 1) && in[0]->ndim >= 1 && call_output(c, 0)->ndim >= in[0]->ndim - 1;
 }
 
-// No derivatives: the input is bytes.
+// There are no derivatives, because the input is bytes.
 static const struct op_field fields[] = {{"offset", FIELD_INT}};
 const struct op op_field_view = {
     .name = "view_field",
@@ -31,7 +31,7 @@ const struct op op_field_view = {
     .vmap = vmap,
 };
 
-// Sizes and strides of the field: those of the records, then its own, row-major inside a record.
+// Writes sizes and strides of the field: those of the records, then its own, row-major inside a record.
 static bool layout(zl_array x, zl_dtype dtype, zl_shape inner, int64_t *dim, int64_t *stride) {
     int64_t item = (int64_t)zl_dtype_size(dtype);
     int outer = x->ndim - 1;

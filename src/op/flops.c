@@ -1,4 +1,4 @@
-// flops.c - arithmetic operations of a call, from its op and the sizes of its arrays.
+// flops.c - the number of arithmetic operations of a call, from its op and the sizes of its arrays.
 
 #include "op/ops.h"
 
@@ -8,14 +8,14 @@ static double last_dim(zl_array x) {
     return x->ndim ? (double)x->dim[x->ndim - 1] : 1;
 }
 
-// Both products of attention, or the five of its backward pass.
+// Counts the two products of attention, or the five of its backward pass.
 static double flops_of_attention(const struct call *c, double products_of_keys, double products_of_values) {
     zl_array q = c->in[0], v = c->in[2];
     double scores = (double)q->dim[0] * (double)q->dim[1] * (double)q->dim[2] * (double)v->dim[2];
     return 2 * scores * (products_of_keys * last_dim(q) + products_of_values * last_dim(v));
 }
 
-// 5 n log2(n) of each line of complex numbers, and half of that where one side is real.
+// Counts 5 n log2(n) for each transform of n complex numbers, and half of that if one side is real.
 static double flops_of_fft(const struct call *c) {
     const int64_t *arg = call_args(c);
     zl_array x = c->in[0];
@@ -24,7 +24,7 @@ static double flops_of_fft(const struct call *c) {
     return arg[0] == FFT_REAL || arg[0] == FFT_HERMITIAN ? whole / 2 : whole;
 }
 
-// `factor` times n^3 for each of the square matrices of x.
+// Returns `factor` times n^3 for each square matrix of x.
 static double flops_of_matrices(zl_array x, double factor) {
     return factor * (double)x->size * last_dim(x);
 }
@@ -42,9 +42,9 @@ static double flops_of_other(const struct call *c) {
         return flops_of_attention(c, 1, 1);
     if (op == &op_attention_vjp)
         return flops_of_attention(c, 3, 2);
-    if (op == &op_delta_rule) // of each token and element of the state: it decays, is read twice and written
+    if (op == &op_delta_rule) // for each token and element of the state: one decay, two reads, and one write
         return 7 * (double)c->in[2]->size * last_dim(c->in[0]);
-    if (op == &op_rope) // of each element: two products and their sum
+    if (op == &op_rope) // for each element: two products and their sum
         return 3 * size;
     if (op == &op_cross_entropy || op == &op_cross_entropy_vjp)
         return 4 * (double)x->size;

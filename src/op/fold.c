@@ -1,8 +1,8 @@
-// fold.c - images summed from the patches that windows cut out of them: what the gradient of such a view is.
+// fold.c - sums overlapping patches into images: the gradient of a view that cuts windows out of an image.
 //
-// It is the transpose of as_strided where each axis of the view steps along one axis of an array and stays in
-// it. Then the places of an element in patches follow from its own place, and need no list of indices as
-// those of other views do.
+// The op is the transpose of as_strided, where each axis of the view steps along one axis of an array and
+// stays in it. Then the positions of an element in the patches follow from its own position, and need no list
+// of indices as those of other views do.
 
 #include "op/ops.h"
 
@@ -27,7 +27,7 @@ struct fold op_fold_read(const struct call *c) {
     return f;
 }
 
-// Kernels read patches where they lie, but for channels that are not neighbours.
+// Kernels read patches with any strides, unless the channels are not contiguous.
 static zl_array call(zl_array x, const int64_t *arg) {
     if (!x)
         return NULL;
@@ -44,7 +44,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return (out[0] = call(in[0], call_args(c)));
 }
 
-// The windows of the cotangent.
+// The cotangent of the input is the windows of the cotangent of the result.
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     (void)input;
     const int64_t *arg = call_args(c);
@@ -73,7 +73,7 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return (out[0] = zl_unflatten(call(zl_flatten(x, 0, 1), call_args(c)), 0, two));
 }
 
-// Whether the last tap of the last output is in the axis.
+// Returns whether the last tap of the last output is inside the axis.
 static bool fits_axis(zl_array x, const int64_t *arg, int i) {
     int64_t outs = x->dim[OUTS + i], taps = x->dim[TAPS + i], out, tap, last;
     return outs > 0 && taps > 0 && arg[START] >= 0 && arg[STEP] > 0 && arg[APART] > 0 &&
@@ -113,14 +113,15 @@ const struct op op_fold = {
 
 enum { NONE = -1 };
 
-// A view of x, which is row-major and not empty.
+// A view of an array x that is row-major and not empty.
 struct view {
     zl_array x;
-    int ndim, still; // still: how many axes do not step
+    int ndim, still; // still: number of axes with stride 0 or size 1
     int64_t offset;
     const int64_t *dim, *stride;
-    int *order;     // of axes: those that do not step, then by strides, the longest first
-    int *out, *tap; // of each axis of x, the axes that step along it, longer steps first; NONE: there is none
+    int *order;     // the axes: first those that do not step, then the others by descending stride
+    int *out, *tap; // for each axis of x, the axes of the view that step along it, the one with the longer
+                    // stride first; NONE: there is none
 };
 
 static int64_t key_of(const struct view *v, int axis) {
@@ -138,7 +139,7 @@ static void order_axes(struct view *v) {
     }
 }
 
-// Whether each element of x is seen at one place, but for axes that do not step.
+// Returns whether the view shows each element of x once, except for axes that do not step.
 static bool is_permutation(const struct view *v) {
     int64_t dense = 1;
     for (int i = v->ndim - 1; i >= v->still; i--) {
@@ -149,8 +150,8 @@ static bool is_permutation(const struct view *v) {
     return dense == v->x->size;
 }
 
-// Gives each axis of the view to the axis of x along which it steps. False: there is none, or two have that
-// already.
+// Assigns each axis of the view to the axis of x along which it steps. Returns false if there is none, or if
+// that has two already.
 static bool assign_axes(const struct view *v) {
     int64_t step = v->x->size;
     int next = v->still;
@@ -164,10 +165,10 @@ static bool assign_axes(const struct view *v) {
             *free = v->order[next];
         }
     }
-    return next == v->ndim; // else some step backwards
+    return next == v->ndim; // else some axes step backwards
 }
 
-// What the view has of an axis of x, whose elements are `stride` apart.
+// Describes what the view reads along an axis of x, whose elements are `stride` apart.
 static struct fold_axis part_of(const struct view *v, int i, int64_t stride) {
     int out = v->out[i], tap = v->tap[i];
     int64_t size = v->x->dim[i];
@@ -187,10 +188,10 @@ static bool is_whole(const struct fold_axis *a) {
     return a->outs == a->size && a->taps == 1;
 }
 
-// The axes of x from the first to the last that the view does not have as they are.
+// The range of axes of x, from first to last, that the view does not show unchanged.
 struct windows {
     int first, last;
-    int64_t arg[ARGS], dim[RANK]; // those of the fold, and of its input
+    int64_t arg[ARGS], dim[RANK]; // arg: arguments of the fold; dim: sizes of its input
 };
 
 static bool find_windows(const struct view *v, struct windows *w) {
@@ -226,14 +227,14 @@ static void set_fold(const struct view *v, struct windows *w) {
         if (i < w->first || i > w->last)
             w->dim[i < w->first ? BATCH : CHANNELS] *= a.size;
         else
-            set_axis(w, FOLD_AXES - 1 - w->last + i, &a); // the last of three: devices sum along that at once
+            set_axis(w, FOLD_AXES - 1 - w->last + i, &a); // the last axis, along which devices sum at once
     }
 }
 
-// Orders the view's axes as the input of the fold has them.
+// Orders the view's axes as in the input of the fold.
 static void order_for_fold(const struct view *v, const struct windows *w) {
     int next = v->still;
-    for (int i = 0; i <= w->last; i++) // also those of the batch
+    for (int i = 0; i <= w->last; i++) // including the axes before the windows, which become the batch
         if (v->out[i] != NONE)
             v->order[next++] = v->out[i];
     for (int i = w->first; i <= w->last; i++)
@@ -244,8 +245,8 @@ static void order_for_fold(const struct view *v, const struct windows *w) {
             v->order[next++] = v->out[i];
 }
 
-// The cotangent of the view in another order of its axes, and in that a shape, summed over axes along which
-// each place is seen again.
+// Returns the cotangent of the view with its axes in this order, summed over the axes that repeat elements,
+// in this shape.
 static zl_array arrange(const struct view *v, zl_array g, zl_shape shape) {
     OP_ROOM(int, again, v->still);
     int count = 0;

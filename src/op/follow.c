@@ -1,8 +1,8 @@
-// follow.c - what follows the shapes of other arrays while a function is traced to be done again with other
+// follow.c - ops that depend on the shapes of other arrays, while a function is traced for replay with other
 // shapes.
 //
-// Then a size is not a number yet. These calls stand for what is made of sizes; nothing evaluates them, as
-// done again they give plain views and numbers.
+// Then a size is not a constant yet. These calls stand for values computed from sizes. They are never
+// evaluated: when replayed, they record plain views and numbers.
 
 #include "op/ops.h"
 
@@ -19,7 +19,8 @@ static bool any_follows(int count, const zl_array *in) {
 
 // stretch_with ----------------------------------------------------------------------------------------------
 
-// Sizes that all broadcast to but for their last axes, then those of the first array; their number, or -1.
+// Writes the sizes to which all arrays broadcast, not counting their last axes, followed by the last axes of
+// the first array. Returns their number, or -1.
 static int common_shape(int count, const zl_array *in, int last, int64_t *dim) {
     int ndim = 0;
     for (int i = 0; i < count && ndim >= 0; i++)
@@ -74,7 +75,7 @@ static bool jvp_stretch(const struct call *c, const zl_array *tangent, zl_array 
     return in && record_stretch(c, in, out);
 }
 
-// x with its extra axis first, one of size 1 if it has none, and so many axes behind it.
+// Returns x with its extra axis first, of size 1 if it has none, followed by `rank` axes.
 static zl_array align(zl_array x, int axis, int rank) {
     x = op_batch_any(x, axis);
     while (x && x->ndim < rank + 1)
@@ -116,7 +117,7 @@ const struct op op_stretch_with = {
 
 // element_count ---------------------------------------------------------------------------------------------
 
-// arg: is it one divided by the number, how many are left out, then the axes.
+// arg: whether to return one divided by the number, how many to subtract, then the axes.
 static double count_along(zl_array x, int args, const int64_t *arg) {
     double total = 1;
     for (int i = 2; i < args; i++)
@@ -130,7 +131,7 @@ static bool record_count(const struct call *c, const zl_array *in, zl_array *out
                 op_number((zl_dtype)call_output(c, 0)->dtype, count_along(in[0], c->args, call_args(c))));
 }
 
-// All of a batch have as many: the result has no extra axis.
+// The number is the same for the whole batch, so the result has no extra axis.
 static bool vmap_count(const struct call *c, const zl_array *in, const int *axis, zl_array *out,
                        int *out_axis) {
     zl_array x = op_batch_any(in[0], axis[0]);

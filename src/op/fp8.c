@@ -1,5 +1,5 @@
-// fp8.c - conversion from and to fp8 in the format e4m3, kept in uint8: four bits of exponent, three of
-// mantissa, no infinities, and NaN where all seven are set.
+// fp8.c - conversion from and to fp8 in the format e4m3, stored in uint8: four bits of exponent, three of
+// mantissa, no infinities, and NaN if all seven are set.
 
 #include <math.h>
 
@@ -9,7 +9,7 @@ static zl_array bits(uint32_t value) {
     return op_number(ZL_UINT32, value);
 }
 
-// As float32: the seven bits below the sign are those of a float16 whose exponent is 8 too small.
+// Returns x as float32. The seven bits below the sign are those of a float16 whose exponent is 8 too small.
 static zl_array widen(zl_array x) {
     zl_array low = zl_bitwise_and(zl_astype(x, ZL_UINT16), op_number(ZL_UINT16, 127));
     zl_array half = zl_view(zl_left_shift(low, op_number(ZL_UINT16, 7)), ZL_FLOAT16);
@@ -29,9 +29,9 @@ zl_array zl_from_fp8(zl_array x, zl_dtype dtype) {
 OP_SIGNATURE(zl_from_fp8, "quantized", "The numbers of eight bits (e4m3) that x, uint8, holds.", P_ARRAY(x),
              P_DTYPE(dtype, "bfloat16"));
 
-enum { FP8_MOST = 543u << 21, FP8_NORMAL = 121u << 23, FP8_DENORMAL = 141u << 23 }; // as float32
+enum { FP8_MOST = 543u << 21, FP8_NORMAL = 121u << 23, FP8_DENORMAL = 141u << 23 }; // as bits of float32
 
-// Rounds to nearest, ties to even; what is too big, and NaN, becomes the largest number.
+// Rounds to nearest, ties to even. Numbers that are too large, and NaN, become the largest number.
 zl_array zl_to_fp8(zl_array x) {
     if (!x)
         return NULL;
@@ -40,7 +40,7 @@ zl_array zl_to_fp8(zl_array x) {
                          zl_dtype_name((zl_dtype)x->dtype));
     zl_array word = zl_view(zl_astype(x, ZL_FLOAT32), ZL_UINT32);
     zl_array sign = zl_bitwise_and(word, bits(0x80000000u)), size = zl_bitwise_xor(word, sign);
-    // Adding a number whose last bit is the smallest that there is rounds to it.
+    // Adding a number whose last mantissa bit is the smallest subnormal of e4m3 rounds to a multiple of that.
     zl_array moved = zl_add(zl_view(size, ZL_FLOAT32), zl_view(bits(FP8_DENORMAL), ZL_FLOAT32));
     zl_array small = zl_subtract(zl_view(moved, ZL_UINT32), bits(FP8_DENORMAL));
     zl_array odd = zl_bitwise_and(zl_right_shift(size, bits(20)), bits(1));

@@ -1,7 +1,7 @@
 // gated_delta.c - fast.gated_delta_update: MLX's gated delta rule as a call of the recurrence of delta.c.
 //
-// Its decay is a factor, which may be 0 or negative, and its state is transposed. That is a view: from call
-// to call the state stays as kernels want it.
+// MLX's decay is a factor, which may be 0 or negative, and its state is transposed. The transposition is a
+// view: from call to call, the state keeps the layout that kernels want.
 
 #include "op/ops.h"
 
@@ -41,7 +41,7 @@ static bool check_dtypes(int count, const zl_array *in) {
     return true;
 }
 
-// x where tokens are not masked, else `fill`; x as it is without a mask.
+// Returns x, with `fill` for masked tokens; x itself without a mask.
 static zl_array seen(zl_array mask, zl_array x, double fill) {
     if (!mask || !x)
         return x;
@@ -55,7 +55,7 @@ static bool run(zl_array *in, zl_array *out) {
     const int64_t *q = in[Q]->dim, *v = in[V]->dim;
     if (!in[STATE] && !(in[STATE] = zl_swapaxes(zl_zeros(ZL_SHAPE(q[0], v[2], q[3], v[3]), dtype), -1, -2)))
         return false;
-    if (q[1] == 0) { // no step
+    if (q[1] == 0) { // no tokens
         out[0] = zl_astype(in[V], result);
         return out[0] && (out[1] = zl_astype(in[STATE], dtype));
     }

@@ -1,10 +1,10 @@
-// gather_mm.c - products of matrices that indices choose from two lists of them.
+// gather_mm.c - products of matrices chosen by indices from two lists.
 
 #include "op/ops.h"
 
 static const char *const function = "zl_gather_mm";
 
-// in: a (A, m, k), b (B, k, n), indices of both, which get one dtype.
+// in: a (A, m, k), b (B, k, n), and indices into both, which are cast to one dtype.
 static zl_array gather_mm(const zl_array *in) {
     zl_array a = in[0], b = in[1], lhs = in[2], rhs = in[3], at[2];
     if (lhs && rhs && lhs->dtype != rhs->dtype) {
@@ -38,7 +38,7 @@ static zl_array as_list(zl_array x) {
 
 // Rules -----------------------------------------------------------------------------------------------------
 
-// The cotangents of single products, added up for each matrix that took part.
+// Adds the cotangents of the single products to those of the matrices that they used.
 static zl_array collect(zl_array like, zl_array indices, zl_array parts) {
     zl_array each = zl_expand_dims(parts, ZL_AXES(-3));
     return zl_scatter_add(op_zeros_of(like), &indices, 1, each, ZL_AXES(0));
@@ -66,8 +66,8 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return out[0] || (!tangent[0] && !tangent[1]);
 }
 
-// A list of matrices with an extra axis is a longer list, in which the indices of each batch begin further
-// on.
+// Joins an extra axis of a list of matrices with the list, and increases the indices of each batch element
+// accordingly.
 static bool lengthen(zl_array *x, int axis, zl_array *indices, int index_axis, int64_t batch) {
     int ndim = (*indices)->ndim - (index_axis >= 0);
     *indices = op_batch_any(zl_astype(*indices, ZL_INT64), index_axis);
@@ -124,7 +124,7 @@ static bool check(zl_array a, zl_array b, zl_dtype dtype) {
                        zl_dtype_name((zl_dtype)a->dtype), zl_dtype_name((zl_dtype)b->dtype));
 }
 
-// Given, or one for each matrix of x in its batch axes.
+// Returns the indices, or if they are NULL, one for each matrix of x, in the shape of its batch axes.
 static zl_array indices_or_all(zl_array indices, zl_array x) {
     if (indices)
         return op_check_integers(function, indices) ? indices : NULL;
@@ -158,7 +158,7 @@ zl_array zl_gather_mm(zl_array a, zl_array b, zl_array lhs_indices, zl_array rhs
     zl_array again;
     if (op_again(&again, "zl_gather_mm", again_gather_mm, a, b, lhs_indices, rhs_indices, sorted_indices))
         return again;
-    (void)sorted_indices; // no way to run it is better for it here
+    (void)sorted_indices; // makes no difference here
     if (!a || !b || !op_check_optional(lhs_indices) || !op_check_optional(rhs_indices))
         return NULL;
     if (!lhs_indices && !rhs_indices)

@@ -1,8 +1,8 @@
-// gather_slices.c - slices of an array from places that arrays of indices give.
+// gather_slices.c - takes slices of an array at positions given by arrays of indices.
 
 #include "op/ops.h"
 
-// arg: how many indices, their axes, then the sizes of a slice. The indices have one shape.
+// arg: number of indices, their axes, then the sizes of a slice. All indices have the same shape.
 static zl_array gather(zl_array a, int count, const zl_array *indices, const int64_t *arg) {
     int lead = count ? indices[0]->ndim : 0, ndim = lead + a->ndim;
     OP_ROOM(int64_t, dim, ndim);
@@ -42,7 +42,7 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return !tangent[0] || (out[0] = gather(tangent[0], c->inputs - 1, c->in + 1, call_args(c)));
 }
 
-// 0, 1, 2, ... along the first of so many axes: the index of each of the batch.
+// Returns 0, 1, 2, ... along the first of ndim axes: the index of each batch element.
 static zl_array batch_numbers(int64_t batch, int ndim) {
     zl_array at = zl_arange_int(0, batch, 1, ZL_INT64);
     for (int i = 1; i < ndim; i++)
@@ -50,7 +50,8 @@ static zl_array batch_numbers(int64_t batch, int ndim) {
     return at;
 }
 
-// A batch of arrays: their axis is the first; it is taken whole, or, by one index more, one of it.
+// Gathers from a batch of arrays, whose batch axis is the first. It is taken whole or, with one more array of
+// indices, one element at a time.
 static zl_array gather_batch(const struct call *c, zl_array a, int count, zl_array *indices, int64_t size) {
     int own = c->inputs - 1;
     OP_ROOM(int, axes, count);
@@ -71,7 +72,7 @@ static bool batch_indices(const struct call *c, const zl_array *in, const int *a
     return true;
 }
 
-// Indices of a batch put its axis first.
+// Gathers with batched indices, which put the batch axis first.
 static zl_array gather_each(const struct call *c, const zl_array *in, const int *axis) {
     int count = c->inputs - 1, ndim = c->in[1]->ndim + 1;
     OP_ROOM(zl_array, indices, count + 1);

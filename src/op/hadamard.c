@@ -1,7 +1,7 @@
-// hadamard.c - transforms by Hadamard matrices, as matrix products with small factors of them.
+// hadamard.c - Hadamard transforms, as products with small factors of the matrix.
 //
-// The matrix of order m * 2^k is the Kronecker product of one of order m, 1, 12, 20 or 28, and k of order 2.
-// Those of order 2 are taken six at a time.
+// The matrix of order m * 2^k is the Kronecker product of one matrix of order m, which is 1, 12, 20 or 28,
+// and k matrices of order 2. Up to six of the latter are applied at a time.
 
 #include <math.h>
 
@@ -9,7 +9,7 @@
 
 enum { LARGEST = 64, MOST_AT_ONCE = 6 };
 
-// Paley's second construction: the symmetric conference matrix of order 6, from the squares modulo 5, whose
+// Paley's second construction: the symmetric conference matrix of order 6, from the squares modulo 5; its
 // elements 0, 1 and -1 become blocks of order 2.
 static float paley(int row, int column) {
     static const int residue[] = {0, 1, -1, -1, 1};
@@ -21,7 +21,7 @@ static float paley(int row, int column) {
     return odd && right ? (float)-element : (float)element;
 }
 
-// Williamson's: four circulant blocks, here by their first rows, arranged as a quaternion.
+// Williamson's construction: four circulant blocks, given by their first rows, arranged as a quaternion.
 static float williamson(int order, int row, int column) {
     static const char *const of_20[] = {"+----", "+----", "++--+", "+-++-"};
     static const char *const of_28[] = {"+------", "++----+", "+-+--+-", "+--++--"};
@@ -48,8 +48,7 @@ static zl_array matrix(int order, zl_dtype dtype) {
     return zl_astype(zl_from_f32(data, ZL_SHAPE(order, order)), dtype);
 }
 
-// The order that is left when factors of 2 are taken out of n, and how many; false if there is no matrix for
-// it.
+// Factors n into `order` and a power of 2. Returns false if there is no matrix of that order.
 static bool factor(int64_t n, int *order, int *twos) {
     for (*twos = 0; n % 2 == 0 && n != 12 && n != 20 && n != 28; n /= 2)
         ++*twos;
@@ -93,7 +92,7 @@ static zl_array hadamard(zl_array a, double scale) {
     zl_dtype dtype = dtype_is_float((zl_dtype)a->dtype) ? (zl_dtype)a->dtype : ZL_FLOAT32;
     if (n == 1)
         return scale == 1 ? op_same(a) : zl_multiply(a, op_number(dtype, scale));
-    zl_dtype wide = dtype == ZL_FLOAT64 ? dtype : ZL_FLOAT32; // 16-bit floats are rounded once
+    zl_dtype wide = dtype == ZL_FLOAT64 ? dtype : ZL_FLOAT32; // so that 16-bit floats are rounded once
     zl_array y = zl_reshape(transform(zl_astype(a, wide), order, twos), zl_shape_of(a));
     return zl_astype(scale == 1 ? y : zl_multiply(y, op_number(wide, scale)), dtype);
 }

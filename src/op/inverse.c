@@ -18,14 +18,14 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return (out[0] = invert(in[0], call_args(c)[TRIANGULAR], call_args(c)[UPPER]));
 }
 
-// What a triangular matrix has of x.
+// Returns the part of x that a triangular matrix has.
 static zl_array part_of(const struct call *c, zl_array x) {
     if (!call_args(c)[TRIANGULAR])
         return x;
     return call_args(c)[UPPER] ? zl_triu(x, 0) : zl_tril(x, 0);
 }
 
-// Of y = 1 / a: dy = -y da y.
+// For y = 1 / a, dy = -y da y.
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     (void)input;
     zl_array turned = zl_matrix_transpose(call_output(c, 0));

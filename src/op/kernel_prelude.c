@@ -1,7 +1,7 @@
-// kernel_prelude.c - what a kernel in C finds before it: the call that it is part of, and dtypes that C does
-// not have.
+// kernel_prelude.c - the text that precedes a kernel in C: the structure of its call, and dtypes that C
+// lacks.
 //
-// Names of dtypes are not those of arm_neon.h, which authors may want to include.
+// The names of dtypes differ from those of arm_neon.h, which authors may want to include.
 
 #include "op/ops.h"
 

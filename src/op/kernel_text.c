@@ -1,8 +1,8 @@
-// kernel_text.c - the C text of a kernel that is given as the body of a function.
+// kernel_text.c - writes the C text of a kernel whose function body is given.
 //
-// Around the body stand its parameters and the loop over the grid. #line lets the compiler speak of the lines
-// that the author wrote. Template arguments are types and constants, not macros: they replace nothing that is
-// spelled like them.
+// The body is surrounded by its parameters and the loop over the grid. #line makes compilers report the
+// author's own line numbers. Template arguments become types and constants, not macros, so they do not
+// replace other text that is spelled like them.
 
 #include <string.h>
 
@@ -34,7 +34,7 @@ bool op_kernel_names(const char *name) {
     return !*name;
 }
 
-// Whether source has that word.
+// Returns whether the source contains this word.
 static bool mentions(const zl_cpu_kernel_source *k, const char *name, const char *suffix) {
     size_t name_bytes = strlen(name), bytes = name_bytes + strlen(suffix);
     for (const char *at = k->source; (at = strstr(at, name)); at++)
@@ -56,7 +56,7 @@ static void write_templates(struct text *out, const zl_cpu_kernel_source *k) {
     }
 }
 
-// What else is known of an input, as a parameter and as what is given for it, where the body has use for it.
+// The other properties of an input that the body may use: as parameters, and as their arguments.
 static const struct {
     const char *suffix, *type, *field;
 } known[] = {{"_shape", "const int64_t *", "shape"},
@@ -94,7 +94,7 @@ static const char *const places[][2] = {
                                        "thread_position_in_grid.z % zellige_c->group.z}"},
 };
 
-// Printing what is only copied would take longer than all else.
+// Copies text without printf, which would take longer than everything else here.
 static void copy(struct text *out, const char *text) {
     text_bytes(out, text, (int)strlen(text));
 }
@@ -117,7 +117,8 @@ static void write_body(struct text *out, const zl_cpu_kernel_source *k, const zl
     copy(out, "}\n");
 }
 
-// Addresses are read once: a store to an output might change them, for all that the compiler knows.
+// Addresses are read before the loop: for all that the compiler knows, a store to an output could change
+// them.
 static void write_addresses(struct text *out, const zl_cpu_kernel_source *k, const zl_array *in) {
     for (int i = 0; i < k->inputs; i++)
         if (in[i]->ndim)

@@ -1,4 +1,4 @@
-// linalg.c - what factorisations of matrices share, and formulas that are made of them.
+// linalg.c - functions that matrix factorisations share, and functions composed of factorisations.
 
 #include "op/ops.h"
 
@@ -90,7 +90,7 @@ OP_SIGNATURE(zl_linalg_cholesky_inv, "linalg",
              "The inverse of the matrix of which a is the Cholesky factor, the upper one if upper.",
              P_ARRAY(a), P_BOOL(upper, "False"));
 
-// The first rows and columns of the matrices of x.
+// Returns the first rows and columns of the matrices of x.
 static zl_array corner(zl_array x, int64_t rows, int64_t cols) {
     OP_ROOM(int64_t, list, 3 * (int64_t)zl_ndim(x));
     if (!x || !list)
@@ -105,7 +105,7 @@ static zl_array corner(zl_array x, int64_t rows, int64_t cols) {
                     (zl_shape){list + 2 * ndim, ndim});
 }
 
-// Singular values that are nothing but rounding errors of others do not count.
+// Computes the pseudo-inverse by SVD. Singular values that are only rounding errors of others count as 0.
 static zl_array pinv(zl_array a) {
     int64_t m = a->dim[a->ndim - 2], n = a->dim[a->ndim - 1], k = MIN_OF(m, n);
     zl_dtype dtype = (zl_dtype)a->dtype;
@@ -139,7 +139,7 @@ OP_SIGNATURE(zl_linalg_pinv, "linalg", "The Moore-Penrose inverse of the matrice
 
 // Solving ---------------------------------------------------------------------------------------------------
 
-// a and b in one dtype, b as columns.
+// Casts a and b to one dtype; b becomes a matrix of columns.
 static bool read_equations(const char *function, zl_array a, zl_array b, zl_array *out) {
     zl_dtype dtype = dtype_common(2, (zl_array[]){a, b});
     if (dtype != ZL_FLOAT32 && dtype != ZL_FLOAT64)
@@ -161,7 +161,7 @@ static zl_array drop_column(zl_array x, zl_array b) {
     return x && b->ndim == 1 ? zl_squeeze(x, ZL_AXES(-1)) : x;
 }
 
-// The rows of b in the order in which the factors have them.
+// Returns the rows of b in the order of the factors.
 static zl_array reorder(zl_array rows, zl_array b) {
     zl_array order = zl_stop_gradient(zl_expand_dims(zl_argsort(rows, -1), ZL_AXES(-1)));
     OP_ROOM(int64_t, dim, MAX_OF(zl_ndim(order), b->ndim));

@@ -1,5 +1,5 @@
-// load.c - arrays whose elements come from elsewhere when they are evaluated, such as from the compressed
-// part of a file.
+// load.c - arrays whose elements are read when they are evaluated, such as from the compressed part of a
+// file.
 
 #include "op/ops.h"
 
@@ -14,7 +14,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return (out[0] = op_dense(c->op, 1, in, 0, NULL, (zl_dtype)y->dtype, y->ndim, y->dim));
 }
 
-// Not listed: files of functions hold what it gives as a constant.
+// The op is not in ops.def: files of functions store its result as a constant.
 const struct op op_load = {.name = "load", .kind = OP_OTHER, .record = record};
 
 zl_array op_load_from(const struct op_source *source, const void *data, size_t bytes, zl_dtype dtype,

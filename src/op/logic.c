@@ -121,7 +121,7 @@ OP_SIGNATURE(zl_clip, "logic",
              "a, but not below a_min nor above a_max. One of the bounds may be NULL: there is none.",
              P_ARRAY(a), P_NULLABLE(a_min), P_NULLABLE(a_max));
 
-// With 0 decimals this is the elementwise op. Otherwise the number is scaled, in float32 for integers, as in
+// With 0 decimals, this is the elementwise op. Otherwise the number is scaled, for integers in float32 as in
 // MLX.
 zl_array zl_round(zl_array a, int decimals) {
     if (!a || (decimals == 0 && is_exact(a)))
@@ -162,7 +162,7 @@ enum tile_op op_quotient_row(zl_dtype dtype) {
     return tile_row_takes(TILE_QUOT, dtype) ? TILE_QUOT : TILE_FLOORDIV;
 }
 
-// a and b of one shape and dtype. out[0]: quotient, out[1]: remainder.
+// a and b have the same shape and dtype. out[0]: quotient, out[1]: remainder.
 static bool divide(zl_array a, zl_array b, zl_array *out) {
     struct array_spec spec = {.dtype = (zl_dtype)a->dtype, .ndim = a->ndim, .dim = a->dim};
     out[0] = graph_call(&op_divmod, 2, (zl_array[]){a, b}, 0, NULL, 2, (struct array_spec[]){spec, spec});
@@ -194,7 +194,7 @@ const struct op op_divmod = {
     .outputs = 2,
     .record = record,
     .fits = fits,
-    .vjp = op_vjp_zero, // as in MLX, of the remainder too
+    .vjp = op_vjp_zero, // as in MLX, also for the remainder
     .jvp = op_jvp_zero,
     .vmap = vmap,
 };

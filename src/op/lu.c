@@ -1,4 +1,5 @@
-// lu.c - matrices as products of a lower and an upper triangular one, rows swapped; determinants.
+// lu.c - LU factorisation: matrices as products of a lower and an upper triangular one, with swapped rows;
+// determinants.
 
 #include <math.h>
 
@@ -52,7 +53,7 @@ OP_SIGNATURE_BOOL(
     "as uint32, which row each row was swapped with, one after the other.",
     P_ARRAY(a), P_OUTPUTS(out, "2"));
 
-// The first `count` elements along an axis, counted from the end.
+// Returns the first `count` elements along an axis, a negative number that counts from the end.
 static zl_array first_of(zl_array x, int axis, int64_t count) {
     zl_array part[2];
     if (!x || x->dim[x->ndim + axis] == count)
@@ -87,13 +88,13 @@ OP_SIGNATURE_BOOL(
 
 // Determinants ----------------------------------------------------------------------------------------------
 
-// Element (row, col) of the matrices of a.
+// Returns element (row, col) of the matrices of a.
 static zl_array element(zl_array a, int row, int col) {
     zl_array line = zl_take(a, op_number(ZL_INT32, row), -2);
     return line ? zl_take(line, op_number(ZL_INT32, col), -1) : NULL;
 }
 
-// a[0, i] times the determinant of rows 1 and 2 in columns j and k.
+// Returns a[0, i] times the determinant of rows 1 and 2 in columns j and k.
 static zl_array term(zl_array a, int i, int j, int k) {
     zl_array minor = zl_subtract(zl_multiply(element(a, 1, j), element(a, 2, k)),
                                  zl_multiply(element(a, 1, k), element(a, 2, j)));
@@ -111,7 +112,7 @@ static zl_array small_det(zl_array a) {
     }
 }
 
-// How many are true along the last axis.
+// Returns the number of true elements along the last axis.
 static zl_array count_true(zl_array x) {
     return zl_sum_axis(zl_astype(x, ZL_INT32), -1, false);
 }
@@ -143,7 +144,8 @@ static bool slogdet(zl_array a, zl_array *out) {
     return out[0] && out[1];
 }
 
-// a as numbers that have a determinant, 16-bit floats as float32; NULL and an error.
+// Casts a to a dtype for which determinants are computed (16-bit floats to float32) and checks it. Returns
+// NULL, with an error, if that fails.
 static zl_array read_square(const char *function, zl_array a) {
     if (!a)
         return NULL;

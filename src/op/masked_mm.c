@@ -1,10 +1,10 @@
-// masked_mm.c - matrix products of which masks leave out, or scale, square blocks.
+// masked_mm.c - matrix products in which masks leave out, or scale, square blocks.
 
 #include "op/ops.h"
 
 static const char *const function = "zl_block_masked_mm";
 
-// A mask of blocks as one of the elements of rows x cols matrices.
+// Expands a mask of blocks to a mask of the elements of rows x cols matrices.
 static zl_array spread(zl_array mask, int64_t block, int64_t rows, int64_t cols) {
     zl_array y = zl_repeat(zl_repeat(mask, (int)block, -2), (int)block, -1);
     OP_ROOM(int64_t, list, 3 * (int64_t)zl_ndim(y));
@@ -29,7 +29,7 @@ static bool check_mask(zl_array x, zl_array mask, int64_t block, const char *whi
                        which, array_text(mask), (long long)rows, (long long)cols);
 }
 
-// x with the blocks where the mask is false, or 0, made 0; others multiplied by it.
+// Returns x with blocks set to 0 where a bool mask is false, or multiplied by a mask of numbers.
 static zl_array apply(zl_array x, zl_array mask, int64_t block, const char *which) {
     if (!x || !mask)
         return x;
@@ -57,7 +57,7 @@ static zl_array with_axis(zl_array x, bool lacks, int axis) {
     return x && lacks ? zl_expand_dims(x, ZL_AXES(axis)) : x;
 }
 
-// Masks have the axes of what they mask: none for the row or column that a vector stands for.
+// Masks have the axes of the arrays that they mask: none for the row or column that a vector stands for.
 static zl_array masked(zl_array a, zl_array b, int block, zl_array mask_out, zl_array mask_lhs,
                        zl_array mask_rhs) {
     zl_dtype dtype = dtype_common(2, (zl_array[]){a, b});

@@ -2,7 +2,7 @@
 
 #include "op/ops.h"
 
-// The call: (..., m, k) times (..., k, n), the same batch axes, k not 0.
+// Records the call: (..., m, k) times (..., k, n), with the same batch axes; for k = 0, returns zeros.
 static zl_array multiply(const struct op_product *p, zl_array a, zl_array b) {
     OP_ROOM(int64_t, dim, a->ndim);
     if (!dim)
@@ -24,7 +24,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return (out[0] = zl_matmul(in[0], in[1]));
 }
 
-// The transpose, conjugated: what takes cotangents back.
+// Returns the conjugate transpose, by which cotangents are multiplied.
 static zl_array adjoint(zl_array x) {
     return zl_matrix_transpose(x->dtype == ZL_COMPLEX64 ? zl_conjugate(x) : x);
 }
@@ -53,7 +53,7 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return out[0] || (!tangent[0] && !tangent[1]);
 }
 
-// Batch axes broadcast, so an operand without the extra axis needs nothing.
+// Batch axes broadcast, so an operand without the extra axis stays as it is.
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     (void)c;
     zl_array a = axis[0] < 0 ? in[0] : op_batch_first(in[0], axis[0]);
@@ -100,7 +100,7 @@ static zl_array multiply_batches(const struct op_product *p, zl_array a, zl_arra
     return left && right ? multiply(p, left, right) : NULL;
 }
 
-// Many matrices times one are the rows of one long matrix times it.
+// Multiplies many matrices by one, as the rows of one long matrix.
 static zl_array multiply_rows(const struct op_product *p, zl_array a, zl_array b) {
     struct op_product own = *p;
     zl_array flat = zl_flatten(a, 0, -2);
@@ -110,7 +110,7 @@ static zl_array multiply_rows(const struct op_product *p, zl_array a, zl_array b
     return zl_unflatten(y, 0, (zl_shape){a->dim, a->ndim - 1});
 }
 
-// Whether what is added is the same for all rows of a, or has one for each.
+// Returns whether the added array is the same for all rows of a, or has a row for each.
 static bool adds_to_rows(zl_array added, zl_array a) {
     bool one = true, each = added->ndim == a->ndim;
     for (int i = 0; i < added->ndim - 1; i++) {
@@ -130,7 +130,7 @@ static zl_array multiply_matrices(const struct op_product *p, zl_array a, zl_arr
     return by_rows ? multiply_rows(p, a, b) : multiply_batches(p, a, b);
 }
 
-// The axis that a vector gets, for what is added to its product too.
+// Gives the added array the axis that a vector gets.
 static bool add_axis(struct op_product *p, zl_array vector, int axis) {
     if (p->added && vector->ndim == 1 && p->added->ndim)
         return (p->added = zl_expand_dims(p->added, ZL_AXES(axis)));
@@ -183,7 +183,7 @@ zl_array zl_outer(zl_array a, zl_array b) {
 OP_SIGNATURE(zl_outer, "matmul", "The products of every element of a, flattened, with every element of b.",
              P_ARRAY(a), P_ARRAY(b));
 
-// The sizes of a and b, each without its last.
+// Reshapes y to the sizes of a and b, without the last of each.
 static zl_array reshape_inner(zl_array y, zl_array a, zl_array b) {
     int first = a->ndim - 1, second = b->ndim - 1;
     OP_ROOM(int64_t, dim, first + second);

@@ -1,5 +1,4 @@
-// matmul_fp8.c - matrix products of numbers of eight bits (e4m3, as fp8.c has them) that are added up in
-// float32.
+// matmul_fp8.c - matrix products of fp8 numbers (e4m3, as in fp8.c), summed in float32.
 
 #include "op/ops.h"
 

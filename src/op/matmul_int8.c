@@ -1,4 +1,4 @@
-// matmul_int8.c - matrix products of int8 that are added up in int32.
+// matmul_int8.c - matrix products of int8, summed in int32.
 
 #include "op/ops.h"
 

@@ -8,7 +8,8 @@
 
 static const char *const function = "zl_linalg_norm";
 
-// |a| as floats: integers are converted first, as the least of them has no positive counterpart.
+// Returns |a| as floats. Integers are converted first, because the smallest integer has no positive
+// counterpart.
 static zl_array sizes(zl_array a) {
     return zl_abs(zl_astype(a, op_float_dtype((zl_dtype)a->dtype)));
 }
@@ -37,7 +38,7 @@ static zl_array vector_norm(zl_array a, double ord, zl_axes axes, bool keepdims)
     return zl_power(sum, op_number(dtype, 1 / ord));
 }
 
-// Singular values in place of the two axes, which come last.
+// Returns the singular values, as the last axis in place of the two axes.
 static zl_array singular_values(zl_array a, const int64_t *axis) {
     int rows = (int)axis[0], cols = (int)axis[1];
     zl_array x = rows > cols ? zl_moveaxis(zl_moveaxis(a, rows, -1), cols, -1)
@@ -53,7 +54,7 @@ static zl_array reduce_values(zl_array a, enum reduce which, const int64_t *axis
     return y && keepdims ? zl_expand_dims(y, ZL_AXES((int)axis[0], (int)axis[1])) : y;
 }
 
-// The largest, or smallest, of sums along one axis.
+// Returns the largest, or smallest, of the sums along one axis.
 static zl_array extreme_sum(zl_array a, bool largest, int summed, int other, bool keepdims) {
     zl_array sums = op_reduce_axes(function, REDUCE_SUM, sizes(a), ZL_AXES(summed), true);
     zl_array y = op_reduce_axes(function, largest ? REDUCE_MAX : REDUCE_MIN, sums, ZL_AXES(other), true);
@@ -71,7 +72,7 @@ static zl_array matrix_norm(zl_array a, double ord, const int64_t *axis, bool ke
                      function, ord);
 }
 
-// What ord says: a number in *number, or a name, which is one of those of matrix norms.
+// Reads ord: a number into *number, or one of the names of matrix norms.
 static bool read_order(const char *ord, double *number, bool *is_name) {
     char *end;
     *number = strtod(ord, &end);
@@ -131,8 +132,8 @@ OP_SIGNATURE(zl_linalg_norm, "linalg",
 
 // cross -----------------------------------------------------------------------------------------------------
 
-// The three components of x along its axis, each with size 1 there; of two, the third is NULL and stands for
-// 0.
+// Writes the three components of x along its axis, each with size 1 there. If there are two, the third is
+// NULL and stands for 0.
 static bool components(zl_array x, int axis, zl_array *out) {
     int at = x ? shape_axis("zl_linalg_cross", axis, x->ndim) : -1;
     if (at < 0)
@@ -144,7 +145,7 @@ static bool components(zl_array x, int axis, zl_array *out) {
     return zl_split(x, (int)x->dim[at], axis, out);
 }
 
-// a * b - c * d, where NULL is 0.
+// Returns a * b - c * d, where NULL is 0.
 static zl_array difference(zl_array a, zl_array b, zl_array c, zl_array d, zl_array zero) {
     zl_array first = a && b ? zl_multiply(a, b) : NULL, second = c && d ? zl_multiply(c, d) : NULL;
     if (first && second)
@@ -167,7 +168,8 @@ static zl_array cross(zl_array a, zl_array b, int axis) {
     for (int i = 0; i < 3 && zero; i++)
         out[i] = i == 2 ? last
                         : difference(x[(i + 1) % 3], y[(i + 2) % 3], x[(i + 2) % 3], y[(i + 1) % 3], zero);
-    if (axis >= 0 && zero) // counted in a and b, which may have less axes than the result
+    // The axis is counted in a and b, which may have fewer axes than the result.
+    if (axis >= 0 && zero)
         axis += zero->ndim - MAX_OF(a->ndim, b->ndim);
     return zero ? zl_concatenate(out, 3, axis) : NULL;
 }

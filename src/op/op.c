@@ -1,4 +1,4 @@
-// op.c - recording: what all ops have in common.
+// op.c - recording of calls, shared by all ops.
 
 #include <assert.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@ zl_array op_call(const struct op *op, int inputs, const zl_array *in, int args, 
                  const struct array_spec *spec) {
     for (int i = 0; i < inputs; i++)
         if (!in[i])
-            return NULL; // a failure upstream already said why
+            return NULL; // an earlier failure has set the error
     return graph_call(op, inputs, in, args, arg, 1, spec);
 }
 
@@ -22,7 +22,7 @@ zl_array op_dense(const struct op *op, int inputs, const zl_array *in, int args,
     return op_call(op, inputs, in, args, arg, &(struct array_spec){.dtype = dtype, .ndim = ndim, .dim = dim});
 }
 
-// Arrays of one element lie as any other; the rest must have the result's shape.
+// Arrays of one element do not matter; the others must have the shape of the result.
 const int64_t *op_common_stride(int count, const zl_array *in, int ndim, const int64_t *dim) {
     const int64_t *common = NULL;
     bool plain = true;
@@ -42,8 +42,8 @@ const int64_t *op_common_stride(int count, const zl_array *in, int ndim, const i
     return common;
 }
 
-// Makes a view of a computed array available at once. Its call is kept until the view is evaluated, for
-// gradients, and keeps the storage alive as long.
+// Makes a view of a computed array available at once. Its call is kept for gradients until the view is
+// evaluated, and keeps the storage alive as long.
 static void share(zl_array view, zl_array x) {
     if (array_state(x) != ARRAY_READY || array_is(x, ARRAY_INLINE))
         return;
@@ -117,7 +117,7 @@ int op_axes(const char *function, zl_array x, zl_axes axes, int *out) {
 }
 
 zl_dtype op_computes_in(const struct call *c) {
-    int first = c->inputs == 3; // the condition of a select does not count
+    int first = c->inputs == 3; // not the condition of a select
     for (int k = first; k < c->inputs; k++)
         if (!array_is(c->in[k], ARRAY_WEAK))
             return (zl_dtype)c->in[k]->dtype;
@@ -127,7 +127,7 @@ zl_dtype op_computes_in(const struct call *c) {
 
 // Kernels ---------------------------------------------------------------------------------------------------
 
-// Appends a text at *to, which is below end; what does not fit is left out.
+// Appends a text at *to, which is below end; the part that does not fit is dropped.
 static void put_text(char **to, const char *end, const char *from) {
     while (*from && *to + 1 < end)
         *(*to)++ = *from++;
@@ -147,7 +147,8 @@ static void put_int(char **to, const char *end, int value) {
     put_text(to, end, at);
 }
 
-// Each run of a call writes its key: printf would take longer than all else that a launch does with it.
+// Writes the clauses without printf: this runs at each launch, and printf would take longer than all the
+// rest.
 void op_kernel_set(struct op_kernel *k, const char *file, const char *clauses, ...) {
     char *to = k->file;
     va_list list;

@@ -1,8 +1,8 @@
-// op.h - what an op is to the rest of the system, and how ops are written.
+// op.h - the description of an op, and the functions with which ops are written.
 //
 // An elementwise op is a row of elementwise.def. Any other op is a row of ops.def and a small file with its
-// `struct op`, the public function that checks and records, and its signature. Ops that are made of others
-// are plain functions with a signature.
+// `struct op`, the public function that checks and records, and its signature. Functions composed of other
+// ops are plain functions with a signature.
 
 #ifndef OP_H
 #define OP_H
@@ -14,12 +14,12 @@
 // op.c ------------------------------------------------------------------------------------------------------
 
 enum op_kind {
-    OP_ELEMENTWISE, // the field row says which
+    OP_ELEMENTWISE, // the field `row` says which
     OP_CAST,        // elementwise, to the output's dtype
     OP_VIEW,        // output k shares the storage of input k, with its own sizes, strides and offset
     OP_COPY,        // the same elements, row-major
     OP_REDUCE,      // combines elements over axes, which are its arguments
-    OP_OTHER,       // devices know it by its address
+    OP_OTHER,       // another op, known to devices by its address
 };
 
 // How an argument is hashed, printed and saved. FIELD_LIST takes all remaining arguments.
@@ -45,13 +45,13 @@ struct op_kernel_value {
 };
 struct op_kernel {
     char file[32];     // "cross_entropy" for cross_entropy.tile
-    char clauses[256]; // values of the file's other clauses: "ITEM=f32,LANES=8"
+    char clauses[256]; // values of the file's clauses: "ITEM=f32,LANES=8"
     // Clauses that replace others on units whose workgroups have too little shared memory for the kernel; "":
-    // there are none.
+    // none.
     char smaller[32];
     int sizes, inputs, values;
     int64_t size[OP_KERNEL_SIZES];
-    struct op_kernel_value value[OP_KERNEL_VALUES]; // scalar parameters
+    struct op_kernel_value value[OP_KERNEL_VALUES]; // parameters that are numbers
     // The inputs of the call, unless the op changes them. Each is contiguous, which the op ensures when the
     // call is recorded, or the kernel gets its strides among the sizes.
     zl_array in[OP_KERNEL_INPUTS];
@@ -60,56 +60,56 @@ struct op_kernel {
 struct op {
     const char *name;
     enum op_kind kind;
-    enum tile_op row;    // ELEMENTWISE: the op; REDUCE: what combines
-    // how many a call has; 0 stands for one, OP_OUTPUTS_VARY says that fits checks the number
+    enum tile_op row;    // ELEMENTWISE: the op; REDUCE: the op that combines elements
+    // number of outputs of a call; 0 stands for one; OP_OUTPUTS_VARY: `fits` checks the number
     uint8_t outputs;
     uint8_t fields;
     const struct op_field *field;
-    // Records the same call on other inputs, and returns false, with an error, if that fails. Batching,
-    // compiled functions and exported functions replay calls by it.
+    // Records the same call on other inputs. Returns false, with an error, if that fails. Batching, compiled
+    // functions and exported functions use it to replay calls.
     bool (*record)(const struct call *c, const zl_array *in, zl_array *out);
-    // Returns whether record may be called with these inputs and the arguments of c, none of which were
-    // checked before: they come from a file, or have new shapes. Sets no error. NULL: the rules of
-    // elementwise ops, casts and copies hold.
+    // Returns whether record may be called with these inputs and the arguments of c, none of which have been
+    // checked: they come from a file, or have new shapes. Sets no error. NULL: the rules of elementwise ops,
+    // casts and copies apply.
     bool (*fits)(const struct call *c, const zl_array *in);
-    // Inputs from first to last hold positions; negative numbers count from the end; first 0: none do. If
-    // they depend on what is differentiated by, derivatives are refused, as in MLX.
+    // The inputs from `first` to `last` are positions; negative numbers count from the end; first 0: there
+    // are none. As in MLX, differentiating with respect to positions is refused.
     struct op_positions {
         int8_t first, last;
     } positions;
     // Returns the cotangent of one input, given those of the outputs (NULL: zero), or NULL if no gradient
-    // flows to it. Integer inputs have cotangents too where their values are computed with.
+    // flows to it. Integer inputs have cotangents too if their values are used in arithmetic.
     zl_array (*vjp)(const struct call *c, int input, const zl_array *cotangent);
-    // Computes the cotangents of all inputs together. Those that are not wanted, or to which no gradient
-    // flows, stay NULL, and so do those that follow from `composed`. Returns false, with an error, if that
-    // fails. NULL: vjp is called for each input.
+    // Computes the cotangents of all inputs together. Those that are not wanted, without a gradient, or left
+    // to `composed` stay NULL. Returns false, with an error, if that fails. NULL: vjp is called for each
+    // input.
     bool (*vjp_all)(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
     // Computes the tangents of the outputs, given those of the inputs (NULL: zero).
     bool (*jvp)(const struct call *c, const zl_array *tangent, zl_array *out);
-    // Computes the outputs from these inputs by other ops. That is differentiated where the op has no rule of
-    // its own, and for inputs to which vjp returns NULL. An output without a derivative stays NULL; inputs of
-    // bool have no derivative.
+    // Computes the outputs from these inputs by other ops. These ops are differentiated where the op has no
+    // rule of its own, and for inputs to which vjp returns NULL. An output without a derivative stays NULL;
+    // inputs of bool have no derivative.
     bool (*composed)(const struct call *c, const zl_array *in, zl_array *out);
     // Records the call on inputs with an extra axis each (-1: none), and writes where the extra axis of each
     // output is.
     bool (*vmap)(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
     // Fills in the file, clauses and sizes of the op's kernel for a call. An op with a kernel runs on every
-    // device; a device that has a better way names it in its own table. NULL: the op has no kernel.
+    // device; a device with a faster way lists it in its own table. NULL: the op has no kernel.
     void (*kernel)(const struct call *c, struct op_kernel *k);
     uint64_t in_place; // bit k: the kernel may write the first output into the memory of input k
 };
 
-// Computes the cotangents of the inputs of a call by the ops that it is composed of, like vjp_all. The
-// transforms define it (composed.c); an op that is the gradient of another one is composed of it.
+// Computes the cotangents of the inputs of a call by differentiating the ops that it is composed of, like
+// vjp_all. Ops that are the gradient of another op use it. The transforms define it (composed.c).
 extern bool (*op_composed_vjp)(const struct call *c, const bool *wanted, const zl_array *cotangent,
                                zl_array *out);
 
 // Sets the kernel's file and its clauses, for op->kernel. Of printf's formats, only %s and %d work.
 void op_kernel_set(struct op_kernel *k, const char *file, const char *clauses, ...)
     __attribute__((format(printf, 3, 4)));
-// Appends a size.
+// Appends a size of the kernel.
 void op_kernel_size(struct op_kernel *k, int64_t size);
-// Appends a scalar parameter: an f64 if dtype is ZL_FLOAT64, else an f32.
+// Appends a parameter that is a number: an f64 if dtype is ZL_FLOAT64, else an f32.
 void op_kernel_value(struct op_kernel *k, zl_dtype dtype, double value);
 // Returns the tile type of an array's elements as clauses name it.
 const char *op_kernel_type(zl_array x);
@@ -130,7 +130,8 @@ const int64_t *op_common_stride(int count, const zl_array *in, int ndim, const i
 // Records a view of x: other sizes, strides and offset over the same storage.
 zl_array op_view(const struct op *op, zl_array x, int args, const int64_t *arg, int ndim, const int64_t *dim,
                  const int64_t *stride, int64_t offset);
-// Returns the offset that a view of x counts from.
+// Returns the offset in elements from which a view of x is computed. Pins a lazy view first, since its offset
+// could still change.
 static inline int64_t op_offset(zl_array x) {
     bool may_move = array_state(x) == ARRAY_LAZY && x->call->op->kind == OP_VIEW;
     return may_move ? array_pin(x) : x->offset;
@@ -138,7 +139,7 @@ static inline int64_t op_offset(zl_array x) {
 // Records a view with a dtype of its own.
 zl_array op_view_as(const struct op *op, zl_array x, int args, const int64_t *arg,
                     const struct array_spec *spec);
-// Returns x itself, lent, as the result of an op that has nothing to do.
+// Returns x itself, lent, as the result of an op with no effect.
 zl_array op_same(zl_array x);
 
 extern const struct op op_elementwise[]; // by enum tile_op
@@ -151,8 +152,8 @@ zl_dtype op_computes_in(const struct call *c);
 // too, and faster.
 bool op_scales(const struct call *c);
 // Returns whether a call divides bf16 by a constant such that the product with its inverse in float32,
-// rounded, has the same bits. The product errs by 2^-23, while a quotient is at least 2^-17 of itself away
-// from the middle of two bf16 numbers, or exactly there if these are subnormal.
+// rounded, has the same bits. The product errs by at most 2^-23, while a quotient is at least 2^-17 (both
+// relative) away from the midpoint of two bf16 numbers, or exactly at it if these are subnormal.
 bool op_has_inverse(const struct call *c);
 
 // Returns the number of arithmetic operations of a call with inputs (flops.c): one per element of an
@@ -183,9 +184,9 @@ bool op_vmap_elementwise(const struct call *c, const zl_array *in, const int *ax
 // how many there are, or -1 and an error.
 int op_axes(const char *function, zl_array x, zl_axes axes, int *out);
 
-// Scratch memory for lists that depend on rank. OP_ROOM(int64_t, dim, 2 * ndim) declares `int64_t *dim` with
-// room for that many until the block ends, on the stack for common ranks; it is NULL, with an error, if
-// memory runs out.
+// Temporary memory for lists whose length depends on the rank. OP_ROOM(int64_t, dim, 2 * ndim) declares
+// `int64_t *dim` with space for that many until the block ends, on the stack for common ranks. It is NULL,
+// with an error, if memory runs out.
 struct op_room {
     void *more;
     union {
@@ -222,9 +223,9 @@ bool op_replay(const char *function, const struct call *c, const zl_array *in, z
 
 // signature.c -----------------------------------------------------------------------------------------------
 
-// Every public op has one described signature, in the file that defines it. The header, the documentation,
-// the bindings and the tests are generated from these. The linker collects them in a section of the binary,
-// so there is no list to maintain.
+// Every public op has one signature, in the file that defines it. The header, the documentation, the bindings
+// and the tests are generated from these. The linker collects them in a section of the binary, so there is no
+// list to maintain.
 #define OP_SIGNATURE_AS(function, family_, doc_, returns_bool_, ...)                                       \
     static const zl_op_info info_##function = {.name = #function, .family = family_, .doc = doc_,          \
                                                .param = {__VA_ARGS__},                                     \
@@ -241,7 +242,7 @@ bool op_replay(const char *function, const struct call *c, const zl_array *in, z
 #define P_ARRAY(n)        {#n, ZL_PARAM_ARRAY, NULL}
 #define P_ARRAY_OR(n, d)  {#n, ZL_PARAM_ARRAY, d}
 #define P_OPTIONAL(n)     {#n, ZL_PARAM_OPTIONAL, "None"}
-#define P_NULLABLE(n)     {#n, ZL_PARAM_OPTIONAL, NULL} // must be said, even if it is none
+#define P_NULLABLE(n)     {#n, ZL_PARAM_OPTIONAL, NULL} // the default must be given; it may be None
 #define P_ARRAYS(n)       {#n, ZL_PARAM_ARRAYS, NULL}
 #define P_INT(n, d)       {#n, ZL_PARAM_INT, d}
 #define P_INT64(n, d)     {#n, ZL_PARAM_INT64, d}
@@ -252,8 +253,8 @@ bool op_replay(const char *function, const struct call *c, const zl_array *in, z
 #define P_SHAPE_OR(n, d)  {#n, ZL_PARAM_SHAPE, d}
 #define P_AXES(n, d)      {#n, ZL_PARAM_AXES, d}
 #define P_STRING(n, d)    {#n, ZL_PARAM_STRING, d}
-#define P_OUTPUT(n)       {#n, ZL_PARAM_OUTPUT, NULL} // as many as the arguments say
-#define P_OUTPUTS(n, d)   {#n, ZL_PARAM_OUTPUT, d}    // as many as the text d says
+#define P_OUTPUT(n)       {#n, ZL_PARAM_OUTPUT, NULL} // their number is an argument
+#define P_OUTPUTS(n, d)   {#n, ZL_PARAM_OUTPUT, d}    // their number is given by the text d
 
 // Writes the public headers of the ops into a folder. Returns false, with an error, if that fails.
 bool op_write_headers(const char *folder);

@@ -1,4 +1,4 @@
-// op_help.c - checks and rules that the families share.
+// op_help.c - checks and rules that several files of ops share.
 
 #include <float.h>
 #include <stdio.h>

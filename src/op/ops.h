@@ -10,7 +10,8 @@
 #include "op/ops.def"
 
 // reduce.c: ops of kind OP_REDUCE, with one input of the output's dtype. The arguments are the axes, sorted.
-// They stay, with size 1, and a squeeze, which costs nothing, follows. Min and max of NaN are NaN.
+// These axes stay, with size 1; a squeeze, which costs nothing, removes them afterwards. Min and max of NaN
+// are NaN.
 enum reduce {
 #define REDUCE(NAME, ...) REDUCE_##NAME,
 #include "op/reduce.def"
@@ -21,8 +22,8 @@ extern const struct op op_reduce[]; // by enum reduce
 // NULL gives NULL.
 zl_array op_reduce_axes(const char *function, enum reduce which, zl_array x, zl_axes axes, bool keepdims);
 
-// Returns the row of the first output of divmod (logic.c): for floats, the quotient that belongs to the exact
-// remainder, else floor_divide.
+// Returns the elementwise op of the first output of divmod (logic.c): for floats, the quotient that belongs
+// to the exact remainder, else floor_divide.
 enum tile_op op_quotient_row(zl_dtype dtype);
 
 // addmm.c, matmul.c
@@ -32,8 +33,8 @@ static inline bool op_is_product(const struct op *op) { // returns whether it is
 }
 // Returns the product as zl_matmul does, lent, or NULL and an error that names `function`. NULL gives NULL.
 zl_array op_matmul_as(const char *function, zl_array a, zl_array b);
-// A product by another op than matmul. op_multiply gives it what matmul has: vectors, batch axes that
-// broadcast, and zeros for inner sizes of 0.
+// A product by another op than matmul. op_multiply adds what matmul has: vectors, batch axes that broadcast,
+// and zeros for inner sizes of 0.
 struct op_product {
     const char *function;
     const struct op *op; // of matrices with the same batch axes
@@ -47,8 +48,8 @@ struct op_product {
 bool op_check_product(const char *function, zl_array a, zl_array b);
 // Returns the product of a and b, lent, or NULL and an error. NULL gives NULL.
 zl_array op_multiply(const struct op_product *p, zl_array a, zl_array b);
-// Returns the product of a and b, whose columns are contiguous if those of `like` are: the cotangent of a
-// matrix that was transposed is transposed back, and is row-major then.
+// Returns the product of a and b. Its columns are contiguous if those of `like` are, so that the cotangent of
+// a transposed matrix is row-major after it is transposed back.
 zl_array op_multiply_like(zl_array like, zl_array a, zl_array b);
 
 // conv.c
@@ -58,15 +59,15 @@ struct conv_axis {
 };
 struct conv {
     int64_t groups;
-    bool in_batch, flip; // in_batch: the groups are, else in the channels
+    bool in_batch, flip; // in_batch: the groups are in the batch axis, else in the channels
     int axes;
     struct conv_axis axis[CONV_AXES];
 };
 // Returns the arguments of a convolution.
 struct conv op_conv_read(const struct call *c);
 
-// fold.c: a call unpacked. Along an axis, tap t of output o is the element start + o * step + t * apart of
-// the result, whose size is `size`. Strides are those of the input, in elements.
+// fold.c: the arguments of a call. Along an axis, tap t of output o is the element start + o * step + t *
+// apart of the result, whose size is `size`. Strides are those of the input, in elements.
 enum { FOLD_AXES = 3 };
 struct fold_axis {
     int64_t size, start, step, apart, outs, taps, out_stride, tap_stride;
@@ -79,20 +80,20 @@ struct fold {
 struct fold op_fold_read(const struct call *c);
 // Computes the cotangent of x, which is row-major, from the cotangent g of a view that is not empty (arg: the
 // arguments of as_strided). Returns false, without an error, unless each axis of the view has stride 0 or
-// steps along one axis of x and stays in it. Returns true with *out NULL if there is an error.
+// steps along one axis of x and stays in it. If an error occurs, returns true and sets *out to NULL.
 bool op_fold_view(zl_array g, zl_array x, int ndim, const int64_t *arg, zl_array *out);
 
 // matmul_fp8.c
 enum { FP8_SCALE, FP8_DTYPE, FP8_ARGS };
 
-// attention.c: a call unpacked; what it lacks is NULL.
+// attention.c: the inputs and arguments of a call; absent inputs are NULL.
 struct attention {
     zl_array q, k, v, mask, sinks;
     zl_array y, state, g; // of the backward pass
     double scale;
     bool causal;
 };
-// Returns the arguments of a call of attention or attention_vjp, and its parts from among `in`.
+// Returns the arguments of a call of attention or attention_vjp, and its inputs from `in`.
 struct attention op_attention_read(const struct call *c, const zl_array *in);
 
 // Returns attention composed of other ops (attention_rules.c), also for float64 and empty arrays; lent, or
@@ -107,51 +108,54 @@ bool op_attention_vjp_vjp(const struct call *c, const bool *wanted, const zl_arr
 // Computes the tangents of attention_vjp: its column jvp.
 bool op_attention_vjp_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
 
-// rope.c: a call unpacked. x is (B, N, T, D). There are one or B offsets, and dims / 2 freqs, of the dtype of
-// angles; either may be missing.
+// rope.c: the inputs and arguments of a call. x is (B, N, T, D). There are one or B offsets, and dims / 2
+// freqs, of the dtype of the angles; both are optional.
 struct rope {
     zl_array x, offsets, freqs;
-    int64_t dims, offset; // offset: without offsets
+    int64_t dims, offset; // offset: used if there is no array of offsets
     bool traditional, inverse, has_offsets, has_freqs;
     double base, scale;
 };
-// Returns the arguments of a call of rope, and its parts from among `in`.
+// Returns the arguments of a call of rope, and its inputs from `in`.
 struct rope op_rope_read(const struct call *c, const zl_array *in);
 // Returns the rate of a rope without freqs: pair j is rotated by exp(-j * rate) radians per position.
 double op_rope_rate(const struct rope *r);
 
-// Which kernel computes a delta rule: token by token, or by chunks, with loops or with matrix instructions.
+// The kernel that computes a delta rule: token by token, by chunks with loops, or by chunks with matrix
+// instructions.
 enum delta_form { DELTA_TOKENS, DELTA_CHUNKS, DELTA_MATRICES, DELTA_FORMS };
-// delta.c: a call unpacked, as in ops.def. e, beta and offsets are NULL if there are none. e may be w.
+// delta.c: the inputs and arguments of a call, as in ops.def. e, beta and offsets are NULL if absent. e may
+// be w.
 struct delta_rule {
     zl_array q, w, x, g, state, e, beta, offsets;
     bool pre, factors;
     enum delta_form form; // of a recorded call
     double scale;
 };
-// Returns the arguments of a call of a delta rule or its gradient, and its parts from among `in`.
+// Returns the arguments of a call of a delta rule or its gradient, and its inputs from `in`.
 struct delta_rule op_delta_read(const struct call *c, const zl_array *in);
 // Records the rule. Returns false, with an error, if that fails.
 bool op_delta(const struct delta_rule *r, zl_array *state, zl_array *y);
 enum { DELTA_INPUTS_MOST = 8, DELTA_ARGS = 7 };
 // Lists the inputs and arguments that op_delta_read reads. Returns the number of inputs.
 int op_delta_list(const struct delta_rule *r, zl_array *in, int64_t *arg);
-// Returns whether a call fits (op->fits) that has `more` inputs after those of the rule.
+// Returns whether a call that has `more` inputs after those of the rule keeps the contract: for the column
+// fits.
 bool op_delta_fits(const struct call *c, const zl_array *in, int more);
-// Merges the extra axis of each input (vmap; -1: none) with its batch axis or, of packed sequences, with its
+// Merges the extra axis of each input (vmap; -1: none) with its batch axis or, for packed sequences, with its
 // tokens, and writes the inputs of one call to `all`. Returns false, with an error, if that fails.
 bool op_delta_merge(const struct call *c, const zl_array *in, const int *axis, int64_t batch, zl_array *all);
-// Appends to a kernel the inputs after the five that every rule has, and the scale. In place of those that
-// the rule lacks, it appends inputs that are not read.
+// Appends to a kernel the inputs after the five that every rule has, and the scale. Inputs that the rule
+// lacks are replaced by others that are not read.
 void op_delta_other_inputs(const struct delta_rule *r, struct op_kernel *k);
 // Returns which kernel computes the rule on the device that calls are recorded for (delta_wy.c).
 enum delta_form op_delta_form(const struct delta_rule *r);
-// Fills in the kernel by chunks (op->kernel).
+// Fills in the kernel that computes the rule by chunks (op->kernel).
 void op_delta_by_chunks(const struct delta_rule *r, struct op_kernel *k);
 enum { DELTA_COTANGENTS = 7 };
 // Records the gradient of the rule: the cotangents of q, w, x, g, state, e and beta; those of q, w and e have
-// the heads of x. Those of beta and e are empty if the rule has none or e is w. Returns false, with an error,
-// if that fails.
+// the heads of x. The cotangents of beta and e are empty if the rule has none or e is w. Returns false, with
+// an error, if that fails.
 bool op_delta_back(const struct delta_rule *r, zl_array dy, zl_array dstate, zl_array *out);
 // Computes the cotangents of the rule: its column vjp_all. Computes none if `composed` is to be used.
 bool op_delta_vjp_all(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
@@ -163,26 +167,26 @@ bool op_delta_chunks(const struct delta_rule *r, zl_array *state, zl_array *y);
 bool op_delta_momentum(const struct delta_rule *r, zl_array mu, zl_array *state, zl_array *y);
 
 // Returns the product of a sparse matrix (in: values, indices, indptr), or its transpose, with a dense one
-// (in[3]); lent, or NULL and an error (csr.c). columns: those of the sparse matrix.
+// (in[3]); lent, or NULL and an error (csr.c). columns: the number of columns of the sparse matrix.
 zl_array op_csr_product(const zl_array *in, bool transposed, int64_t columns);
 // Returns the row of each entry of a sparse matrix (in: indices, indptr), lent, or NULL and an error.
 zl_array op_csr_entry_rows(const zl_array *in, int64_t columns);
-// The structure of a sparse matrix in memory of the host: indices and pointers are int32 or int64.
+// The structure of a sparse matrix in host memory: indices and pointers are int32 or int64.
 struct csr_places {
     const void *indices, *pointers;
     zl_dtype dtype;
     int64_t rows, columns, entries;
 };
-// Returns whether pointers and indices are those of a matrix; false, with an error that begins with `name`,
-// if not.
+// Returns whether pointers and indices describe a matrix; false, with an error that begins with `name`, if
+// not.
 bool op_csr_check(const char *name, const struct csr_places *m);
 
 // fft.c
 enum fft { FFT_FORWARD, FFT_INVERSE, FFT_REAL, FFT_HERMITIAN };
 
-// How an op combines an element with its update.
+// How an element is combined with its update.
 enum update { UPDATE_SET, UPDATE_ADD, UPDATE_PROD, UPDATE_MAX, UPDATE_MIN };
-// Returns the row that combines them, or TILE_OP_COUNT for UPDATE_SET.
+// Returns the elementwise op that combines them, or TILE_OP_COUNT for UPDATE_SET.
 enum tile_op op_update_row(enum update how);
 
 // Returns a with slices updated (scatter.c), lent, or NULL and an error. There are `count` arrays of indices,
@@ -199,7 +203,7 @@ typedef zl_array op_order_fn(zl_array x, const int64_t *arg);
 zl_array op_order(const char *function, zl_array a, int axis, op_order_fn *order, const int64_t *arg);
 // Records a call, along the last axis, on a batched input: its column vmap.
 bool op_vmap_last(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
-// partition.c: arguments of a call as positions in an axis.
+// partition.c: the arguments of a call as non-negative positions in an axis.
 struct op_window {
     int64_t kth, first, count;
 };
@@ -211,11 +215,10 @@ bool op_partition_window(const int64_t *arg, int64_t n, struct op_window *w);
 // Returns whether a has at least two axes, the last two equal if `square`, and float32, float64 or, if
 // `may_be_complex`, complex64; false, with an error that names `function`, if not.
 bool op_check_matrix(const char *function, zl_array a, bool square, bool may_be_complex);
-// Returns whether a call, of which nothing is checked, has one such matrix that is not empty, and `args`
-// arguments, all of them bools: the column fits of factorisations. Sets no error.
+// Returns whether an unchecked call has one such matrix that is not empty, and `args` arguments, all of them
+// bools: the column fits of factorisations. Sets no error.
 bool op_fits_factor(const struct call *c, const zl_array *in, int args, bool square, bool may_be_complex);
-// An output of a factorisation: it has the batch axes of the matrix, then `last` axes: rows, if two, and
-// cols.
+// An output of a factorisation: the batch axes of the matrix, then `last` axes: rows, if two, and cols.
 struct factor_output {
     zl_dtype dtype;
     int last;
@@ -244,11 +247,11 @@ zl_array op_count(zl_array x, zl_dtype dtype, int count, const int *axis, int le
 // defer.c ---------------------------------------------------------------------------------------------------
 
 // Returns whether the recording will be replayed with other shapes of some of the arrays, so that ops which
-// read sizes are deferred. False while a function is exported.
+// read sizes are deferred. Returns false while a function is exported.
 bool op_defers(int count, const zl_array *in);
-// Calls f, which is retained, on the arrays. If op_defers of them, records a deferred call instead of what f
-// recorded: one of recorder.deferred that holds f as its last input and has the same results. Returns false,
-// with an error, if that fails or the number of results is not `results`.
+// Calls f, which is retained, on the arrays. If op_defers returns true for them, records a deferred call
+// instead of the calls of f: a call of recorder.deferred that holds f as its last input and has the same
+// results. Returns false, with an error, if that fails or the number of results is not `results`.
 bool op_defer(zl_fn f, int count, const zl_array *in, int results, zl_array *out);
 // Returns the function that a deferred call holds.
 zl_fn op_deferred_function(const struct call *c);
@@ -262,17 +265,17 @@ bool op_give_all(int count, const zl_array *list, zl_outputs *out);
 
 // load.c ----------------------------------------------------------------------------------------------------
 
-// Where elements come from when an array is evaluated.
+// The source of an array's elements, read when the array is evaluated.
 struct op_source {
     // Writes all elements, row-major, on any thread. Returns false, with an error, if that fails.
     bool (*read)(void *context, void *out, size_t bytes);
     void (*release)(void *context);
     void *context;
 };
-// Input: the bytes that are read; its storage holds the source.
+// An op whose input is the source's bytes; the input's storage holds the source.
 extern const struct op op_load;
-// Returns a lazy array of elements that source makes of these bytes, which the context keeps there; lent.
-// Takes the context over, also where it returns NULL.
+// Returns a lazy array of the elements that `source` makes of these bytes, which stay valid as long as its
+// context; lent. Takes ownership of the context, also if it returns NULL.
 zl_array op_load_from(const struct op_source *source, const void *data, size_t bytes, zl_dtype dtype,
                       zl_shape shape);
 // Reads the elements of such an array, for devices. Returns false, with an error, if that fails.
@@ -280,9 +283,9 @@ bool op_load_run(const struct call *c, void *out);
 
 // collective.c ----------------------------------------------------------------------------------------------
 
-// What the processes of a group do together. Inputs: x, row-major, which RECV lacks, then the ticket: a leaf
-// that holds the group and a number, by the order in which collectives were recorded. args: the peer.
-// Collectives are calls of the group's stream, and the schedule runs those of an evaluation in that order.
+// The kinds of collectives. Inputs: x, row-major, which RECV lacks, then the ticket: a leaf that holds the
+// group and a number, in the order in which collectives were recorded. args: the peer. Collectives are calls
+// of the group's stream, and the schedule runs those of an evaluation in that order.
 enum collective {
 #define COLLECTIVE(NAME, ...) COLLECTIVE_##NAME,
 #include "op/collective.def"
@@ -293,8 +296,8 @@ static inline bool op_is_collective(const struct op *op) {
     return (uintptr_t)op - (uintptr_t)op_collectives < sizeof(struct op) * COLLECTIVE_COUNT;
 }
 
-// One collective that a group is to run. in and out hold in_count and out_count elements of dtype, and may be
-// the same memory if the row of collective.def allows it.
+// One collective for a group to run. in and out hold in_count and out_count elements of dtype, and may be the
+// same memory if the row of collective.def allows it.
 struct op_transfer {
     enum collective kind;
     const char *name;
@@ -303,18 +306,19 @@ struct op_transfer {
     const void *in;
     void *out;
     int64_t in_count, out_count;
-    // Writes the n elements that a and b combine to, for sums, max and min. NULL for other collectives.
+    // Writes the combination of the n elements of a and b, for sums, max and min. NULL for other collectives.
     void (*combine)(const struct op_transfer *t, void *to, const void *a, const void *b, int64_t n);
     const void *row; // for combine
-    // If the arrays are on a device: the queue of its driver in which they are computed, for libraries that
+    // If the arrays are on a device, the driver's queue in which they are computed, for libraries that
     // enqueue work there. NULL: they are on the host.
     void *queue;
-    // Returns 1 if all work of the queue is done, 0 if not yet, -1 if it failed. NULL: they are on the host.
+    // Returns 1 if all work of the queue is done, 0 if not yet, -1 if it failed. NULL: the arrays are on the
+    // host.
     int (*progress)(void *queue);
 };
 
-// The processes that communicate. An engine makes it and fills it in. With the last reference, close is
-// called, which frees it.
+// The processes that communicate. An engine allocates and fills it. When the last reference is dropped, close
+// is called, which frees it.
 struct zl_group_ {
     atomic_int refs;
     int rank, size;
@@ -322,8 +326,8 @@ struct zl_group_ {
     zl_stream stream; // of its collectives
     // Runs a collective. Returns false, with an error, if that fails.
     bool (*run)(zl_group g, const struct op_transfer *t);
-    // Returns whether the engine has this collective; the others are composed of those that it has. NULL: it
-    // has all.
+    // Returns whether the engine has this collective; other collectives are composed of those that it has.
+    // NULL: it has all.
     bool (*takes)(enum collective kind, zl_dtype dtype);
     zl_group (*split)(zl_group g, int color, int key); // returns a new group, or NULL and an error
     void (*close)(zl_group g);
@@ -333,10 +337,10 @@ struct zl_group_ {
 // everything. Returns the result, lent, or NULL and an error.
 zl_array op_collective(enum collective kind, zl_group group, zl_array x, int peer, zl_dtype dtype, int ndim,
                        const int64_t *dim);
-// Returns the number of a collective: those that are recorded later have larger numbers.
+// Returns the number of a collective: collectives that are recorded later have larger numbers.
 int64_t op_collective_number(const struct call *c);
 // Begins to replay, on this thread, a recording whose collectives have the numbers `first` to `last`. They
-// get new numbers in the same order, larger than all numbers so far. Ends that if called with 0, 0.
+// get new numbers in the same order, larger than all numbers so far. Called with 0, 0, ends the replay.
 void op_collective_again(int64_t first, int64_t last);
 // Runs a collective whose output has its memory. The device has set the memory, the queue and combine of t;
 // the other members are set here. Returns false, with an error, if that fails.
@@ -345,7 +349,7 @@ bool op_collective_run(const struct call *c, struct op_transfer *t);
 // again.c ---------------------------------------------------------------------------------------------------
 
 // The value of a parameter; its type determines the member. `number` is for INT, BOOL and DTYPE, and for
-// OUTPUT, where it says how many there is room for.
+// OUTPUT, where it is the number of results that fit.
 union op_value {
     zl_array array;
     struct {
@@ -361,10 +365,10 @@ union op_value {
 };
 // Calls an op with its arguments in order.
 typedef bool op_again_fn(const union op_value *v, zl_array *out);
-// Returns whether an op that reads sizes is deferred, and defers it then; the op calls this first, and passes
-// its own arguments in order. If it is deferred, *out is its result, or NULL and an error.
+// Returns whether an op that reads sizes is deferred, and defers it if so. The op calls this first, and
+// passes its own arguments in order. If it is deferred, *out is its result, or NULL and an error.
 bool op_again(zl_array *out, const char *function, op_again_fn *run, ...);
-// Returns the same for an op that has several results; *ok is what the op is to return.
+// Does the same for an op with several results; *ok is what the op is to return.
 bool op_again_all(bool *ok, int results, zl_array *out, const char *function, op_again_fn *run, ...);
 
 // quantize.c, quantized_matmul.c ----------------------------------------------------------------------------
@@ -374,8 +378,8 @@ struct quantization {
     enum quant_mode mode;
     int group, bits;
 };
-// Return, in mode gguf_k: how many groups share a block of scales; the bytes of that block. As in the blocks
-// of Q4_K, Q5_K and Q6_K.
+// Return, for mode gguf_k, the number of groups that share a block of scales, and the bytes of such a block.
+// As in the blocks of Q4_K, Q5_K and Q6_K.
 static inline int op_k_groups(int bits) {
     return bits == 6 ? 16 : 8;
 }
@@ -384,18 +388,18 @@ static inline int op_k_bytes(int bits) {
 }
 // Returns the number of columns of the matrix that is packed in these words.
 int64_t op_quant_columns(const struct quantization *q, zl_array words);
-// Reads the arguments, of which NULL or INT_MIN stand for the defaults. Returns false, with an error that
-// names `function`, if there is no such quantisation.
+// Reads the arguments; NULL and INT_MIN stand for the defaults. Returns false, with an error that names
+// `function`, if there is no such quantisation.
 bool op_read_quantization(const char *function, const char *mode, int group, int bits,
                           struct quantization *q);
 // Returns whether the parts of a quantised matrix fit each other; false, with an error that names `function`,
 // if not. biases may be NULL.
 bool op_check_quantized(const char *function, const struct quantization *q, zl_array w, zl_array scales,
                         zl_array biases);
-// Returns whether an array, or NULL, may be the scale of all scales; false, with an error that names
-// `function`, if not.
+// Returns whether an array, or NULL, can be the global scale, which multiplies all scales; false, with an
+// error that names `function`, if not.
 bool op_check_global(const char *function, const struct quantization *q, zl_array scale);
-// Returns whether mode, group size and bits of a call, of which nothing is checked, exist together. Sets no
+// Returns whether the mode, group size and bits of an unchecked call form a valid quantisation. Sets no
 // error; for the column fits.
 bool op_is_quantization(const int64_t *arg);
 // Returns whether words, scales and, in mode affine, biases fit each other and these arguments. Sets no
@@ -403,20 +407,20 @@ bool op_is_quantization(const int64_t *arg);
 bool op_are_quantized(const int64_t *arg, const zl_array *part);
 // Returns the cotangent of scales (input 1) or biases (2) from the cotangent g of the matrix.
 zl_array op_quant_vjp(zl_array w, zl_array scales, const struct quantization *q, int input, zl_array g);
-// Returns the numbers of matrices of x as uint32: the indices, or, if they are NULL, all numbers in the shape
-// of the axes of x before the last two. Returns NULL, with an error that names `function`, if that fails.
+// Returns the indices of matrices of x as uint32. NULL stands for 0, 1, 2, ... in the shape of the axes of x
+// before the last two. Returns NULL, with an error that names `function`, if that fails.
 zl_array op_matrix_indices(const char *function, zl_array indices, zl_array x);
 
 // custom_kernel.c, source_kernel.c --------------------------------------------------------------------------
 
-// Returns whether a call, of which nothing is checked, is of an op whose calls hold a kernel: it has `args`
-// arguments and the inputs of op_kernel_inputs. Sets no error; for the column fits.
+// Returns whether an unchecked call is of an op whose calls hold a kernel: it has `args` arguments and the
+// inputs of op_kernel_inputs. Sets no error; for the column fits.
 bool op_is_kernel(const struct call *c, const zl_array *in, int args);
 // Records such a call with arg[0] outputs. Returns false, with an error, if that fails.
 bool op_record_kernel(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,
                       zl_array *out);
-// Writes the inputs of such a call to `all`: the text, for each output an array like it that holds `value`,
-// then what the kernel reads. Returns false, with an error, if that fails.
+// Writes the inputs of such a call to `all`: the text, for each output an array of its shape that holds
+// `value`, then the inputs of the kernel. Returns false, with an error, if that fails.
 bool op_kernel_inputs(const char *function, const char *text, double value, int outputs,
                       const zl_shape *shape, const zl_dtype *dtype, int count, const zl_array *in,
                       zl_array *all);
@@ -437,7 +441,7 @@ struct op_cuda_sizes {
 struct op_cuda_strides {
     int64_t of[KERNEL_AXES_MOST];
 };
-struct op_kernel_operand { // kernel_prelude.c says the same to kernels
+struct op_kernel_operand { // kernel_prelude.c declares the same for kernels
     void *data;
     const int64_t *shape, *strides;
     int ndim;
@@ -449,27 +453,27 @@ struct op_kernel_call {
 extern const char op_kernel_prelude[]; // kernel_prelude.c
 // Returns whether a text is an identifier of C (kernel_text.c); false for NULL.
 bool op_kernel_names(const char *name);
-// Appends the C++ text of a kernel for the CPU.
+// Appends the C text of a kernel for the CPU.
 void op_kernel_text(struct text *out, const zl_cpu_kernel_source *k, const zl_array *in);
-// Appends text of the program's own, with a #line so that compilers report its own line numbers.
+// Appends source text of the program, with a #line so that compilers report its own line numbers.
 void op_kernel_own(struct text *out, const char *name, const char *what, const char *text);
 // Appends the CUDA text of a kernel (cuda_kernel_text.c).
 void op_cuda_kernel_text(struct text *out, const zl_cpu_kernel_source *k, const zl_array *in);
 
 // contract.c ------------------------------------------------------------------------------------------------
 
-// For the column fits: these return whether a call of which nothing is checked keeps the contract of its op.
-// None of them sets an error.
+// For the column fits: these return whether an unchecked call keeps the contract of its op. None of them sets
+// an error.
 static inline bool op_has(const struct call *c, int inputs, int args) {
     return c->inputs == inputs && c->args == args;
 }
-static inline bool op_is_among(int64_t value, int64_t count) { // 0 to count - 1; of a bool, count is 2
+static inline bool op_is_among(int64_t value, int64_t count) { // 0 to count - 1; for a bool, count is 2
     return value >= 0 && value < count;
 }
 static inline bool op_is_axis(zl_array x, int64_t axis) {
     return op_is_among(axis, x->ndim);
 }
-// Returns whether all axes are in [0, limit) and none is there twice; if `sorted`, whether they ascend too.
+// Returns whether all axes are in [0, limit) and none occurs twice; if `sorted`, whether they ascend too.
 bool op_are_axes(int limit, int count, const int64_t *axis, bool sorted);
 // Returns whether a and b have the same shape.
 bool op_same_shape(zl_array a, zl_array b);
@@ -477,7 +481,7 @@ bool op_same_shape(zl_array a, zl_array b);
 bool op_same_but_along(zl_array a, zl_array b, int64_t axis);
 // Returns whether all arrays hold integers and have one shape.
 bool op_are_indices(int count, const zl_array *in);
-// Returns whether each size, of which there is one per axis, is in [0, the size of x].
+// Returns whether each size, one per axis, is in [0, the size of x].
 bool op_are_within(zl_array x, const int64_t *size);
 // Returns whether no step is 0.
 bool op_has_steps(int ndim, const int64_t *step);
@@ -490,34 +494,35 @@ bool op_is_small_float(zl_dtype dtype);
 
 // slice.c ---------------------------------------------------------------------------------------------------
 
-// What a slice takes of an axis: `count` elements, from `start` on, `step` apart.
+// The elements of an axis that a slice takes: `count` elements, from `start` on, `step` apart.
 struct slice_run {
     int64_t start, step, count;
 };
-// Returns what start:stop:step takes of an axis of `size` elements, by the rules of Python.
+// Returns the elements that start:stop:step takes of an axis of `size` elements, by the rules of Python.
 struct slice_run op_slice_run(int64_t size, int64_t start, int64_t stop, int64_t step);
-// Returns what a call of op_slice takes of an axis of x. arg: start of each axis, then stop, then step, as
-// the program gave them.
+// Returns the elements that a call of op_slice takes of an axis of x. arg: start of each axis, then stop,
+// then step, as the program gave them.
 struct slice_run op_slice_along(zl_array x, const int64_t *arg, int axis);
 
 // op_help.c -------------------------------------------------------------------------------------------------
 
 // The checks of the arguments of public functions return false, with an error that begins with `function`, if
-// they fail; exceptions are named below.
+// they fail; exceptions are stated below.
 
-// Returns whether the list is there, whatever its numbers are.
+// Returns whether the list is not NULL, whatever its numbers are.
 bool op_check_list(const char *function, zl_shape list);
-// Returns whether the sizes are there, none is negative, and op_check_size holds.
+// Returns whether the sizes are not NULL, none is negative, and op_check_size holds.
 bool op_check_shape(const char *function, zl_shape shape);
 // Returns whether the number of elements and, for every dtype, the number of bytes fit 64 bits.
 bool op_check_size(const char *function, int ndim, const int64_t *dim);
 // Returns whether there is such a dtype.
 bool op_check_dtype(const char *function, zl_dtype dtype);
-// Returns whether `out` is there, and sets all of it to NULL.
+// Returns whether `out` is not NULL, and sets all of it to NULL.
 bool op_check_out(const char *function, int count, zl_array *out);
 // Returns whether a and b broadcast. False, without an error, if one of them is NULL.
 bool op_check_broadcast(const char *function, zl_array a, zl_array b);
-// Returns whether an optional array is there or was not given: false for NULL after an error.
+// Returns whether an optional array is usable or was not given: false if it is NULL because of an earlier
+// error.
 bool op_check_optional(zl_array x);
 // Returns whether there is at least one array and none is NULL. For an array that is NULL, it sets no error.
 bool op_check_inputs(const char *function, const zl_array *arrays, int count);
@@ -528,11 +533,11 @@ bool op_check_integers(const char *function, zl_array indices);
 // Converts the arguments of a call to axes.
 void op_axes_of(int count, const int64_t *arg, int *out);
 // Writes axes as non-negative numbers, in their order. Returns false, with an error that names `function`, if
-// one is out of range or there twice.
+// one is out of range or occurs twice.
 bool op_read_axes(const char *function, zl_array a, zl_axes axes, int64_t *out);
-// Checks arrays of indices and which axis of a each is for. Writes the arrays, broadcast against each other,
-// and the axes as non-negative numbers. Returns false, with an error, if that fails; for an array that is
-// NULL, it sets no error.
+// Checks arrays of indices and the axis of a for each. Writes the arrays, broadcast against each other, and
+// the axes as non-negative numbers. Returns false, with an error, if that fails; for an array that is NULL,
+// it sets no error.
 bool op_check_indices(const char *function, zl_array a, const zl_array *indices, int count, zl_axes axes,
                       zl_array *out, int64_t *out_axes);
 

@@ -1,8 +1,8 @@
-// pad.c - arrays with a margin of one value around them.
+// pad.c - arrays with a margin of one value.
 
 #include "op/ops.h"
 
-// arg: elements before x along each axis, then those after it. value: a scalar of the same dtype.
+// arg: number of elements before x along each axis, then after it. value: a scalar of the same dtype.
 static zl_array pad(zl_array x, zl_array value, const int64_t *arg) {
     OP_ROOM(int64_t, dim, x->ndim);
     if (!dim)
@@ -18,7 +18,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return (out[0] = pad(in[0], in[1], call_args(c)));
 }
 
-// The part of y where x lies.
+// Returns the part of y at the position of x.
 static zl_array inside(const struct call *c, zl_array y) {
     int ndim = c->in[0]->ndim;
     OP_ROOM(int64_t, stop, 2 * ndim);
@@ -47,7 +47,7 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
 
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     int ndim = c->in[0]->ndim;
-    if (axis[1] >= 0) // as MLX
+    if (axis[1] >= 0) // as in MLX
         return error_false(ZL_ERROR_VALUE,
                            "zl_pad: a constant value for each of the batch: one for all is needed");
     if (axis[0] < 0)

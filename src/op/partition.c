@@ -1,8 +1,9 @@
-// partition.c - what is found by order without putting all elements in order: partitions, the largest,
+// partition.c - functions that need only a partial order of the elements: partitions, the largest elements,
 // medians.
 //
-// The elements that come before the kth, then those that equal it, then the others: each of these in the
-// order in which they were. Of that, a run is the result: one element, or all, or those from some place on.
+// A partition has the elements that come before the kth, then those equal to it, then the others, each of the
+// three in their original order. The result is a part of that: one element, all, or those from some position
+// on.
 
 #include <math.h>
 
@@ -38,7 +39,8 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return (out[0] = call_partition(c->op, in[0], call_args(c)));
 }
 
-// Constant to derivatives: a little change of the input leaves them as they are.
+// Returns the positions of the elements, as constants to derivatives: small changes of the input do not move
+// them.
 static zl_array places(const struct call *c) {
     return zl_stop_gradient(call_partition(&op_argpartition, c->in[0], call_args(c)));
 }
@@ -91,13 +93,14 @@ static zl_array argpartition_last(zl_array x, const int64_t *arg) {
     return call_partition(&op_argpartition, x, arg);
 }
 
-// Complex numbers are taken by their positions.
+// Complex numbers are partitioned by their positions.
 static zl_array partition_last(zl_array x, const int64_t *arg) {
     return x->dtype == ZL_COMPLEX64 ? zl_take_along_axis(x, zl_stop_gradient(argpartition_last(x, arg)), -1)
                                     : call_partition(&op_partition, x, arg);
 }
 
-// Whether an axis of a has an element kth, counted from the end if it is negative; else an error.
+// Returns whether an axis of a has an element kth, which counts from the end if it is negative; if not, sets
+// an error.
 static bool check_kth(const char *function, zl_array a, int kth, int axis) {
     int at = a ? shape_axis(function, axis, a->ndim) : -1;
     if (at < 0)
@@ -157,7 +160,7 @@ OP_SIGNATURE(zl_topk_flat, "sort",
 
 // Median ----------------------------------------------------------------------------------------------------
 
-// The axes that are not given, then those that are, as one; *kept is how many the former are.
+// Moves the given axes to the end as one axis. *kept is the number of the others.
 static zl_array flatten_last(zl_array a, int count, const int *axis, int *kept) {
     OP_ROOM(int, order, a->ndim);
     if (!order)
@@ -173,12 +176,13 @@ static zl_array flatten_last(zl_array a, int count, const int *axis, int *kept) 
     return count ? zl_flatten(x, others, -1) : zl_expand_dims(x, ZL_AXES(-1));
 }
 
-// The one that would be at a place in order, along the last axis.
+// Returns the element that would be at this position of the sorted last axis.
 static zl_array element(const char *function, zl_array x, int64_t at) {
     return op_order(function, x, -1, partition_last, (int64_t[]){at, at, 1});
 }
 
-// Along the last axis, which it leaves with size 1. One of many NaN is NaN: the largest is.
+// Computes the median along the last axis, which stays with size 1. If there is a NaN, which sorts last, the
+// median is NaN.
 static zl_array middle(const char *function, zl_array x) {
     int last = x->ndim - 1;
     int64_t n = x->dim[last];

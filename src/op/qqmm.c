@@ -1,6 +1,5 @@
-// qqmm.c - products of which both sides are quantised. The left one is rounded here, as it comes; the right
-// one may be quantised already. To derivatives rounding is the identity, so that what is trained so gets
-// gradients.
+// qqmm.c - products of two quantised matrices. The left one is quantised here; the right one may be quantised
+// already. Derivatives treat rounding as the identity, so that quantised training has gradients.
 
 #include "op/ops.h"
 
@@ -8,23 +7,23 @@
 
 struct pair {
     const char *function;
-    zl_array x, w, scales; // scales: NULL if w is of floats
+    zl_array x, w, scales; // scales: NULL if w is not quantised yet
     zl_array global_x, global_w;
     struct quantization q;
     const char *mode;
 };
 
-// What x stands for after it was quantised, of its own dtype.
+// Returns x quantised and dequantised again, in its own dtype.
 static zl_array rounded(zl_array x, const struct pair *p, zl_array global) {
     zl_array part[3], fixed = zl_stop_gradient(x);
     if (!fixed || !zl_quantize(fixed, p->q.group, p->q.bits, p->mode, global, part))
         return NULL;
     zl_array y =
         zl_dequantize(part[0], part[1], part[2], p->q.group, p->q.bits, p->mode, global, (zl_dtype)x->dtype);
-    return zl_add(y, zl_subtract(x, fixed)); // 0 with the slope of x
+    return zl_add(y, zl_subtract(x, fixed)); // adds 0, with the derivative of x
 }
 
-// The right side as floats.
+// Returns the right matrix as floats.
 static zl_array right_side(const struct pair *p) {
     if (!p->scales)
         return rounded(p->w, p, p->global_w);
@@ -53,7 +52,7 @@ static bool check_dtypes(const struct pair *p) {
     return true;
 }
 
-// Groups along the inner axis, which both have.
+// Checks that x and w have the same inner size, which is a multiple of the group size.
 static bool check_inner(const struct pair *p) {
     zl_array x = p->x, w = p->w;
     if (p->scales && !op_check_quantized(p->function, &p->q, w, p->scales, NULL))
@@ -68,7 +67,7 @@ static bool check_inner(const struct pair *p) {
         p->function, (long long)size, (long long)inner, p->q.group);
 }
 
-// Reads how to quantise, and checks all but the axes, of which there are enough.
+// Checks everything but the rank, which is large enough.
 static bool prepare(struct pair *p) {
     return check_dtypes(p) && op_check_global(p->function, &p->q, p->global_x) &&
            op_check_global(p->function, &p->q, p->global_w) && check_inner(p);

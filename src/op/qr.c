@@ -1,4 +1,4 @@
-// qr.c - matrices as products of an orthogonal and a triangular one.
+// qr.c - QR factorisation: matrices as products of an orthogonal and a triangular one.
 
 #include "op/ops.h"
 

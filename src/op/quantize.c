@@ -1,12 +1,13 @@
-// quantize.c - matrices in few bits: groups of numbers along the last axis that share a scale.
+// quantize.c - quantised matrices: groups of numbers along the last axis share a scale.
 //
-// Affine: a number is scale * code + bias. The other modes have codes that are small floating-point numbers
-// (four bits: e2m1; eight: e4m3), a scale in a byte (e8m0: a power of two; nvfp4: e4m3) and no bias. Codes
-// are packed into uint32, the first in the lowest bits; those of 3, 5 and 6 bits go on in the next word.
+// Affine: a number is scale * code + bias. The codes of the other modes are small floating-point numbers
+// (four bits: e2m1; eight: e4m3), with a scale in a byte (e8m0: a power of two; nvfp4: e4m3) and no bias.
+// Codes are packed into uint32, the first in the lowest bits; codes of 3, 5 and 6 bits may cross into the
+// next word.
 //
-// Mode gguf_k is what files of llama.cpp in Q4_K, Q5_K and Q6_K have: affine numbers, whose scales and biases
-// are a few bits each times a float16 of a block of 256 numbers. The scales are the bytes of these, block by
-// block, as in the file. It is only read.
+// Mode gguf_k is the format of llama.cpp's files in Q4_K, Q5_K and Q6_K: affine numbers, whose scales and
+// biases are a few bits each times a float16 per block of 256 numbers. The scales are the bytes of these,
+// block by block, as in the file. This mode is only read, not written.
 
 #include "op/ops.h"
 
@@ -24,7 +25,7 @@ static const struct {
              [QUANT_NVFP4] = {"nvfp4", 16, 4},
              [QUANT_GGUF_K] = {"gguf_k", 32, 4}};
 
-// Whether mode gguf_k has such codes.
+// Returns whether mode gguf_k has these groups and bits.
 static bool is_k(int64_t group, int64_t bits) {
     return bits == 6 ? group == 16 : (bits == 4 || bits == 5) && group == 32;
 }
@@ -33,13 +34,13 @@ int64_t op_quant_columns(const struct quantization *q, zl_array words) {
     return words->dim[words->ndim - 1] * 32 / q->bits;
 }
 
-// The elements of scales in a row of so many numbers.
+// Returns the number of elements of scales in a row of `columns` numbers.
 static int64_t row_scales(const struct quantization *q, int64_t columns) {
     int64_t groups = columns / q->group;
     return q->mode == QUANT_GGUF_K ? groups / op_k_groups(q->bits) * op_k_bytes(q->bits) : groups;
 }
 
-// Whether a row of so many numbers is whole groups, and blocks of scales.
+// Returns whether a row of `columns` numbers consists of whole groups and blocks of scales.
 static bool is_whole(const struct quantization *q, int64_t columns) {
     return columns % (q->mode == QUANT_GGUF_K ? (int64_t)q->group * op_k_groups(q->bits) : q->group) == 0;
 }
@@ -90,7 +91,7 @@ bool op_check_global(const char *function, const struct quantization *q, zl_arra
 
 enum { MODE, GROUP, CODE_BITS, ARGS };
 
-// w row-major and affine: float16, bfloat16 or float32.
+// w is float16, bfloat16 or float32, and is quantised in mode affine.
 static bool quantize(zl_array w, const int64_t *arg, zl_array *out) {
     OP_ROOM(int64_t, dim, 2 * w->ndim);
     if (!dim || !(w = zl_contiguous(w, false)))
@@ -120,9 +121,9 @@ static bool vmap_quantize(const struct call *c, const zl_array *in, const int *a
     return w && quantize(w, call_args(c), out);
 }
 
-// Scales and biases of affine groups as a formula, which has the derivative that MLX gives them. Codes have
-// none: they are integers. The scale is such that the edge of a group that is further from zero is a code
-// times it.
+// Computes scales and biases of affine groups by other ops, whose derivatives are those of MLX. Codes have no
+// derivative, as they are integers. The scale is chosen such that the end of the range that is further from
+// zero is a multiple of it.
 static bool formula(const struct call *c, const zl_array *in, zl_array *out) {
     const int64_t *arg = call_args(c);
     zl_array w = in[0], zero = zl_scalar(0);
@@ -153,7 +154,7 @@ bool op_is_quantization(const int64_t *arg) {
     return arg[GROUP] == modes[arg[MODE]].group && arg[CODE_BITS] == modes[arg[MODE]].bits;
 }
 
-static const int64_t longest = (int64_t)1 << 40; // a row of words or scales is not so long
+static const int64_t longest = (int64_t)1 << 40; // bound of the words or scales in a row
 
 bool op_are_quantized(const int64_t *arg, const zl_array *part) {
     zl_array w = part[0], scales = part[1];
@@ -198,8 +199,8 @@ static bool quantize_affine(zl_array w, const struct quantization *q, zl_array *
     return (out[1] = zl_astype(out[1], dtype)) && (out[2] = zl_astype(out[2], dtype));
 }
 
-// The codes of e2m1: how many of the middles between its numbers are smaller than x; a tie goes to the
-// smaller. What was divided by a scale of 0 is 0.
+// Returns the codes of e2m1: the number of midpoints between its numbers that are smaller than |x|; ties go
+// to the smaller number. Infinities, from dividing by a scale of 0, become 0.
 static zl_array fp4_codes(zl_array x) {
     static const double middles[] = {0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
     x = zl_where(zl_isinf(x), zl_scalar(0), x);
@@ -216,7 +217,7 @@ static zl_array pack_fp4(zl_array codes) {
     return zl_sum_axis(zl_left_shift(words, shifts), -1, false);
 }
 
-// The power of two at or above the scale of each group, as its exponent plus 127; w is divided by it.
+// Rounds the scale of each group up to a power of two, divides w by it, and returns its exponent plus 127.
 static zl_array scale_by_two(zl_array *w, zl_array scale) {
     zl_dtype dtype = (zl_dtype)scale->dtype;
     zl_array zero = op_number(dtype, 0);
@@ -226,7 +227,8 @@ static zl_array scale_by_two(zl_array *w, zl_array scale) {
     return zl_astype(zl_add(zl_astype(exponent, ZL_INT32), zl_scalar_int(127)), ZL_UINT8);
 }
 
-// The scale as e4m3; with a global scale, of which 448 * 6 is the largest number that can be said.
+// Returns the scales as e4m3, and divides w by them. With a global scale, they are relative to it: 448 * 6 is
+// the largest number in this format.
 static zl_array scale_by_fp8(zl_array *w, zl_array scale, zl_array global) {
     zl_dtype dtype = (zl_dtype)scale->dtype;
     zl_array encode = global ? zl_divide(op_number(ZL_FLOAT32, 448 * 6), zl_reshape(global, ZL_SCALAR))
@@ -273,7 +275,7 @@ bool zl_quantize(zl_array w, int group_size, int bits, const char *mode, zl_arra
     if (!dtype_is_float((zl_dtype)w->dtype))
         return error_false(ZL_ERROR_DTYPE, "zl_quantize: %s: floating point is needed",
                            zl_dtype_name((zl_dtype)w->dtype));
-    int unit = q.mode == QUANT_AFFINE ? MAX_OF(q.group, 32) : q.group; // affine codes fill words
+    int unit = q.mode == QUANT_AFFINE ? MAX_OF(q.group, 32) : q.group; // affine codes fill whole words
     if (w->ndim < 2 || w->dim[w->ndim - 1] % unit)
         return error_false(ZL_ERROR_SHAPE,
                            "zl_quantize: shape %s, groups of %d: two axes or more are needed, the last a "
@@ -301,7 +303,7 @@ OP_SIGNATURE_BOOL(
 
 // Back ------------------------------------------------------------------------------------------------------
 
-// Inputs: codes, scales and, if affine, biases, else perhaps a global scale; all row-major.
+// in: codes, scales, and biases if affine, else perhaps a global scale; all become row-major.
 static zl_array dequantize(int count, const zl_array *in, const int64_t *arg, zl_dtype dtype) {
     zl_array dense[3], w = in[0];
     OP_ROOM(int64_t, dim, w->ndim);
@@ -347,7 +349,7 @@ static zl_array vjp_dequantize(const struct call *c, int input, const zl_array *
     return op_quant_vjp(c->in[0], c->in[1], &q, input, cotangent[0]);
 }
 
-// It is linear in scales and biases together.
+// The result is linear in scales and biases together.
 static bool jvp_dequantize(const struct call *c, const zl_array *tangent, zl_array *out) {
     out[0] = NULL;
     if (call_args(c)[MODE] != QUANT_AFFINE || (!tangent[1] && !tangent[2]))

@@ -1,5 +1,5 @@
-// quantized_matmul.c - matrices times quantised ones, which stay as they are: the device reads them as it
-// multiplies.
+// quantized_matmul.c - products with quantised matrices, which are never expanded in memory: the kernel
+// dequantises them as it multiplies.
 
 #include "op/ops.h"
 
@@ -37,7 +37,7 @@ static struct product parts_of(const struct call *c, const zl_array *in) {
                             .transpose = arg[TRANSPOSE]};
 }
 
-// Records the call; x is of floats.
+// Records the call; x is floating point.
 static zl_array multiply(const struct product *p) {
     zl_array in[6];
     int count = list_inputs(p, in), ndim = p->x->ndim, gathered = p->first != NULL;
@@ -62,7 +62,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
 
 // Derivatives -----------------------------------------------------------------------------------------------
 
-// Sums list elements into those of an array like x that they were taken from.
+// Adds each element to the element of an array like x that it was taken from.
 static zl_array scatter(zl_array x, zl_array index, zl_array each) {
     zl_array updates = zl_expand_dims(each, ZL_AXES(1)), zeros = op_zeros_of(x);
     return updates && zeros ? op_scatter_slices(UPDATE_ADD, zeros, 1, &index, updates, (int64_t[]){0}) : NULL;
@@ -79,7 +79,7 @@ static zl_array vjp_x(struct product p, zl_array g) {
     return each ? scatter(x, from, each) : NULL;
 }
 
-// The cotangent of the matrix, were it not quantised.
+// Returns the cotangent that the matrix would have if it were not quantised.
 static zl_array vjp_matrix(const struct product *p, zl_array g) {
     zl_dtype wide = p->x->dtype == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32;
     zl_array x = zl_astype(p->first ? zl_take(p->x, p->first, 0) : p->x, wide);
@@ -106,7 +106,7 @@ static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) 
     return op_quant_vjp(p.w, p.scales, &p.q, input - 1, vjp_matrix(&p, cotangent[0]));
 }
 
-// It is linear in x, and in scales and biases together.
+// The product is linear in x, and in scales and biases together.
 static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     struct product by_x = parts_of(c, c->in), by_w = by_x;
     for (int i = by_x.biases ? BIASES + 1 : BIASES; by_x.second && i < c->inputs; i++)
@@ -131,7 +131,8 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
 
 static const char *const mode_names[] = {"affine", "mxfp4", "mxfp8", "nvfp4", "gguf_k"};
 
-// Rows of many matrices are rows of one. Quantised matrices that differ are taken as what they stand for.
+// If the quantised matrix is the same for the batch, the rows of all x are rows of one matrix. If not, the
+// matrices are dequantised.
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     struct product p = parts_of(c, in);
     int64_t batch = op_batch_size(c->inputs, in, axis);
@@ -205,8 +206,8 @@ static bool check_sizes(const char *function, const struct product *p) {
     return true;
 }
 
-// Checks, and brings x to the dtype that all have together, and scales and biases to theirs. False and an
-// error.
+// Checks the operands, casts x to the common dtype of all, and scales and biases to theirs. Returns false,
+// with an error, if that fails.
 static bool prepare(const char *function, struct product *p) {
     if (!op_check_quantized(function, &p->q, p->w, p->scales, p->biases) || !check_sizes(function, p))
         return false;
@@ -223,7 +224,7 @@ static bool prepare(const char *function, struct product *p) {
     return p->x && p->scales && (!p->biases == (p->q.mode != QUANT_AFFINE));
 }
 
-// One quantised matrix: all rows of x are those of one matrix.
+// Multiplies by one quantised matrix: all rows of x are rows of one matrix.
 static zl_array multiply_rows(struct product p) {
     zl_array x = p.x;
     p.x = x->ndim == 1 ? zl_expand_dims(x, ZL_AXES(0)) : x->size ? zl_flatten(x, 0, -2) : x;
@@ -240,7 +241,7 @@ static zl_array multiply_rows(struct product p) {
     return zl_reshape(multiply(&p), (zl_shape){dim, x->ndim});
 }
 
-// Numbers of the matrices of x, in the shape of its axes before the last two.
+// Returns the numbers of the matrices of x, in the shape of its axes before the last two.
 static zl_array number_matrices(zl_array x) {
     int64_t count = 1;
     for (int i = 0; i < x->ndim - 2; i++)
@@ -252,7 +253,8 @@ static zl_array as_list(zl_array x) {
     return x->ndim == 2 ? zl_expand_dims(x, ZL_AXES(0)) : zl_flatten(x, 0, -3);
 }
 
-// Matrices of x times those of w that the indices name; both have one shape, which comes first in the result.
+// Multiplies the matrices of x and of w that the indices name. Both lists of indices have one shape, which
+// comes first in the result.
 static zl_array multiply_chosen(struct product p) {
     zl_array shape = p.first;
     if (p.x->size == 0 || p.w->size == 0 || shape->size == 0) {
@@ -358,7 +360,7 @@ zl_array zl_gather_qmm(zl_array x, zl_array w, zl_array scales, zl_array biases,
                  transpose, group_size, bits, mode, global_scale, sorted_indices))
         return again;
     struct product p = {.x = x, .w = w, .scales = scales, .biases = biases, .transpose = transpose};
-    (void)sorted_indices; // would allow nothing that is not done anyway
+    (void)sorted_indices; // makes no difference here
     if (!x || !w || !scales || !op_check_optional(biases) ||
         !op_read_quantization("zl_gather_qmm", mode, group_size, bits, &p.q))
         return NULL;

@@ -1,8 +1,8 @@
 // random.c - random numbers: keys, the state of a thread, bits, and distributions composed of bits.
 //
-// All follows from a key. bits is the only op; what is made of its bits by elementwise rows has their
-// derivatives and batching. Formulas and the order of roundings are MLX's, so that a key gives the same
-// numbers.
+// All numbers follow from a key. Bits are the only op. Distributions are computed from them by elementwise
+// ops, and so have derivatives and batching. Formulas and the order of roundings are those of MLX, so that a
+// key gives the same numbers.
 
 #include <limits.h>
 #include <math.h>
@@ -13,7 +13,7 @@
 
 // Bits ------------------------------------------------------------------------------------------------------
 
-// keys: (..., 2). Every key gives the sizes of dim.
+// Draws dim[0] * dim[1] * ... numbers for each of the keys (..., 2).
 static zl_array draw(zl_array keys, zl_dtype dtype, int ndim, const int64_t *dim) {
     int batch = keys->ndim - 1;
     OP_ROOM(int64_t, all, batch + ndim);
@@ -98,12 +98,12 @@ OP_SIGNATURE(zl_random_split, "random",
 
 // State -----------------------------------------------------------------------------------------------------
 
-// Two words, so that drawing without a key records nothing but the op itself; or an array that was not
-// computed yet when it was set, such as one inside a transform.
+// The state of a thread. It is two words, so that drawing without a key records only the op itself, or an
+// array that was not computed yet when it was set, such as one inside a transform.
 static _Thread_local struct {
     uint32_t word[2];
     bool seeded, watched;
-    zl_array key; // retained; NULL: word
+    zl_array key; // retained; NULL: `word` is the state
 } state;
 
 static void set_words(const uint32_t *word) {
@@ -152,7 +152,7 @@ bool zl_random_state_set(zl_array key) {
     return true;
 }
 
-// Splits the state's words: the first two stay, the others are the key to use.
+// Splits the state's words: the first two become the state, the others are the key to use.
 static zl_array next_of_words(void) {
     threefry_words x[THREEFRY_VECTORS] = {{0, 1}}, y[THREEFRY_VECTORS] = {{2, 3}};
     threefry(state.word, x, y);
@@ -170,7 +170,7 @@ static zl_array next_of_array(void) {
     return zl_scope_leave(s, first && second && hold(first) ? second : NULL);
 }
 
-// The key that was given, or the state's next; NULL and an error.
+// Returns the given key, or else the next one of the state; NULL and an error if that fails.
 static zl_array key_or_next(const char *function, zl_array key) {
     if (key)
         return check_key(function, key) ? key : NULL;
@@ -199,8 +199,8 @@ zl_array zl_random_bits(zl_shape shape, int width, zl_array key) {
 OP_SIGNATURE(zl_random_bits, "random", "Random bits as unsigned integers of width bytes: 1, 2 or 4.",
              P_SHAPE(shape), P_INT(width, "4"), P_OPTIONAL(key));
 
-// The sizes of parameters, of which some may be NULL, broadcast together with shape: their rank, in dim. -1
-// and an error if they do not.
+// Broadcasts the sizes of parameters (NULL: none) together with shape, and writes them to dim. Returns their
+// number, or -1 and an error.
 static int join_shapes(const char *function, int count, const zl_array *given, zl_shape shape, int64_t *dim) {
     int ndim = shape.ndim;
     for (int i = 0; i < ndim; i++)
@@ -224,7 +224,7 @@ static int64_t largest_rank(int count, const zl_array *given, zl_shape shape) {
     return rank;
 }
 
-// Parameters stretch to shape; else false and an error.
+// Returns whether the parameters broadcast to shape; false, with an error, if not.
 static bool check_fits(const char *function, int count, const zl_array *given, zl_shape shape) {
     OP_ROOM(int64_t, dim, largest_rank(count, given, shape));
     int ndim = dim ? join_shapes(function, count, given, shape, dim) : -1;
@@ -234,7 +234,7 @@ static bool check_fits(const char *function, int count, const zl_array *given, z
                        function, shape_text(ndim, dim), shape_text(shape.ndim, shape.dim));
 }
 
-// The same, but the result may be larger than shape.
+// Returns whether the parameters and shape broadcast to a common shape, which may be larger than shape.
 static bool check_joins(const char *function, int count, const zl_array *given, zl_shape shape) {
     OP_ROOM(int64_t, dim, largest_rank(count, given, shape));
     return dim && join_shapes(function, count, given, shape, dim) >= 0;
@@ -245,7 +245,7 @@ static bool check_float(const char *function, zl_dtype dtype) {
                                                 function, zl_dtype_name(dtype));
 }
 
-// The largest number below 1; 0 for dtypes that have not as many random bits as that takes.
+// Returns the largest number below 1; 0 for dtypes that need more random bits than a word has.
 static double below_one(zl_dtype dtype) {
     switch (dtype) {
     case ZL_FLOAT16: return 1 - 0x1p-11;
@@ -255,7 +255,7 @@ static double below_one(zl_dtype dtype) {
     }
 }
 
-// Numbers in [0, 1).
+// Returns numbers in [0, 1).
 static zl_array unit(const char *function, zl_shape shape, zl_dtype dtype, zl_array key) {
     if (below_one(dtype) == 0)
         return error_set(ZL_ERROR_DTYPE, "%s: dtype %s is not possible; float32, float16 and bfloat16 are",
@@ -284,7 +284,7 @@ OP_SIGNATURE(zl_random_uniform, "random",
              P_ARRAY_OR(low, "0"), P_ARRAY_OR(high, "1"), P_SHAPE_OR(shape, "[]"), P_DTYPE(dtype, "float32"),
              P_OPTIONAL(key));
 
-// (-1, 1) in float32: what inverse distribution functions take.
+// Returns numbers in (-1, 1) as float32, the input of inverse distribution functions.
 static zl_array symmetric(const char *function, zl_shape shape, zl_array key) {
     return uniform(function, op_number(ZL_FLOAT32, -(1 - 0x1p-24)), op_number(ZL_FLOAT32, 1), shape,
                    ZL_FLOAT32, key);
@@ -300,7 +300,7 @@ static zl_array randint(zl_array low, zl_array high, zl_shape shape, zl_dtype dt
         return error_set(ZL_ERROR_DTYPE, "%s: dtype %s is not possible; integers and bool are", function,
                          zl_dtype_name(dtype));
     zl_array x = zl_astype(zl_floor(uniform(function, low, high, shape, ZL_FLOAT32, key)), dtype);
-    // float32 may have rounded the bounds outwards
+    // The rounding to float32 may have left the bounds.
     zl_dtype own = (zl_dtype)high->dtype;
     zl_array last = zl_astype(zl_subtract(zl_astype(high, own), op_number(own, 1)), dtype);
     return zl_maximum(zl_minimum(x, last), zl_astype(low, dtype));
@@ -324,7 +324,7 @@ static zl_array bernoulli(zl_array p, zl_shape shape, zl_array key) {
         shape = zl_shape_of(p);
     if (!op_check_shape("zl_random_bernoulli", shape) || !check_fits("zl_random_bernoulli", 1, &p, shape))
         return NULL;
-    // just above every word, so that 1 is always and 0 is never
+    // The factor is just above 2^32, so that probability 1 is always true, and 0 never.
     zl_array level = zl_multiply(p, op_number(ZL_FLOAT32, 0x1.000002p32));
     return zl_less(bits("zl_random_bernoulli", shape, ZL_UINT32, key), level);
 }
@@ -338,7 +338,7 @@ OP_SIGNATURE(zl_random_bernoulli, "random",
              "none is given.",
              P_ARRAY_OR(p, "0.5"), P_SHAPE_OR(shape, "None"), P_OPTIONAL(key));
 
-// The parts are each normal, of half the variance.
+// Each part is normal with half of the variance.
 static zl_array complex_normal(zl_shape shape, zl_array key) {
     OP_ROOM(int64_t, dim, (int64_t)shape.ndim + 1);
     if (!dim)
@@ -436,7 +436,7 @@ OP_SIGNATURE(zl_random_laplace, "random", "Numbers of the Laplace distribution a
 
 // Permutations and vectors ----------------------------------------------------------------------------------
 
-// That many positions can be put in order.
+// Checks that there are not too many elements to permute.
 static bool check_places(const char *function, int64_t count) {
     return count <= UINT32_MAX ||
            error_false(ZL_ERROR_OVERFLOW, "%s: %lld elements: at most %u can be permuted", function,
@@ -487,7 +487,7 @@ static bool check_moments(const char *function, zl_array mean, zl_array cov, zl_
                function, array_text(mean), array_text(cov));
 }
 
-// The root of a covariance: u sqrt(s) v, of its singular values.
+// Returns a square root of a covariance: u sqrt(s) v of its singular value decomposition.
 static zl_array root_of(zl_array cov) {
     zl_array part[3];
     if (!cov || !zl_linalg_svd(cov, true, part))
@@ -495,7 +495,8 @@ static zl_array root_of(zl_array cov) {
     return zl_matmul(zl_multiply(part[0], zl_expand_dims(zl_sqrt(part[1]), ZL_AXES(-2))), part[2]);
 }
 
-// The batch axes of both and shape, broadcast, then n: how many, in dim. -1 and an error.
+// Writes the batch axes of both, broadcast with shape, and then n to dim. Returns the number of sizes, or -1
+// and an error.
 static int moments_shape(const char *function, zl_array mean, zl_array cov, zl_shape shape, int64_t *dim) {
     for (int i = 0; i < shape.ndim; i++)
         dim[i] = shape.dim[i];
@@ -541,7 +542,7 @@ OP_SIGNATURE(zl_random_multivariate_normal, "random",
 
 // Categories ------------------------------------------------------------------------------------------------
 
-// Each category where a Gumbel number more than its logit is the largest. all: the sizes of these sums.
+// Chooses the category whose logit plus a Gumbel number is the largest. all: the shape of these sums.
 static zl_array largest(zl_array logits, int axis, zl_shape all, zl_array key) {
     zl_array noise = gumbel("zl_random_categorical", all, ZL_FLOAT32, key);
     if (noise && noise->size == 0)
@@ -551,7 +552,7 @@ static zl_array largest(zl_array logits, int axis, zl_shape all, zl_array key) {
     return zl_argmax_axis(zl_add(noise, logits), axis, false);
 }
 
-// A list moved on by some places, with zeros at its start.
+// Shifts a list by some places, with zeros at its start.
 static zl_array move_on(zl_array x, int64_t places) {
     if (!x)
         return NULL;
@@ -559,7 +560,7 @@ static zl_array move_on(zl_array x, int64_t places) {
     return zl_pad(kept, ZL_SHAPE(places), ZL_SHAPE(0), zl_scalar(0));
 }
 
-// Sums of what stands before each element of a list.
+// Returns the sums of the elements before each element of a list.
 static zl_array sums_before(zl_array x) {
     zl_array y = move_on(x, 1);
     for (int64_t places = 1; y && places < x->dim[0]; places *= 2)
@@ -567,13 +568,13 @@ static zl_array sums_before(zl_array x) {
     return y;
 }
 
-// One list of logits for all numbers: each falls into a piece of the line that is as long as its category is
-// likely.
+// Chooses from one list of logits for all numbers by inverting the cumulative distribution: the categories
+// divide an interval into pieces as long as they are likely, and each uniform number falls into one of them.
 static zl_array pieces(zl_array logits, zl_shape shape, zl_array key) {
     zl_array x = zl_astype(zl_flatten(logits, 0, -1), zl_result_type((zl_dtype)logits->dtype, ZL_FLOAT32));
     zl_array top = zl_max(x), likely = zl_exp(zl_subtract(x, top));
     zl_array equal = x ? zl_astype(zl_equal(x, top), (zl_dtype)x->dtype) : NULL;
-    likely = zl_where(zl_isinf(top), equal, likely); // infinity less infinity is NaN
+    likely = zl_where(zl_isinf(top), equal, likely); // infinity minus infinity would be NaN
     if (!likely)
         return NULL;
     zl_array place = zl_multiply(unit("zl_random_categorical", shape, ZL_FLOAT32, key), zl_sum(likely));
@@ -581,7 +582,7 @@ static zl_array pieces(zl_array logits, zl_shape shape, zl_array key) {
     return zl_astype(zl_subtract(zl_sum_axis(before, -1, false), zl_scalar_int(1)), ZL_UINT32);
 }
 
-// shape: that of the result, to which logits stretch where their axis is left out.
+// shape: the shape of the result, to which logits without their axis broadcast.
 static zl_array choose(zl_array logits, int axis, zl_shape shape, zl_array key) {
     const char *function = "zl_random_categorical";
     int at = axis + shape.ndim - logits->ndim + 1;

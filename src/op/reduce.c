@@ -15,7 +15,7 @@ static const struct {
 #include "op/reduce.def"
 };
 
-// The call itself: axes sorted, x of the result's dtype; the axes stay, with size 1.
+// Records the call. Axes are sorted, and x has the dtype of the result; the axes stay, with size 1.
 static zl_array over(const struct op *op, zl_array x, int count, const int64_t *axes) {
     OP_ROOM(int64_t, dim, x->ndim);
     if (!dim)
@@ -53,8 +53,8 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 
 // Derivatives: weights such that the tangent of the result is sum(weight * tangent of x) --------------------
 
-// Elements that equal the extreme share its derivative. Few are counted in bytes: there is a count for each
-// while they are added.
+// The elements that equal the extreme share its derivative. They are counted in bytes if at most 255 elements
+// are reduced to one, because the counts take memory while they are added.
 static zl_array extreme_weights(const struct call *c) {
     zl_array x = c->in[0], y = call_output(c, 0);
     zl_dtype dtype = (zl_dtype)x->dtype;
@@ -65,7 +65,7 @@ static zl_array extreme_weights(const struct call *c) {
     return zl_where(hit, share, op_number(dtype, 0));
 }
 
-// x moved by a number of places along its last axis, away from its start (or its end), ones moving in.
+// Shifts x by some places along its last axis, away from its start (or its end); ones take the free places.
 static zl_array shift(zl_array x, int64_t places, bool from_end) {
     if (!x)
         return NULL;
@@ -87,7 +87,8 @@ static zl_array shift(zl_array x, int64_t places, bool from_end) {
                   (zl_shape){from_end ? start : none, last + 1}, op_number((zl_dtype)x->dtype, 1));
 }
 
-// Along the last axis, the product of the elements before each (or after it), in log2(length) steps.
+// Returns the product of the elements before each element (or after it) along the last axis, in log2(length)
+// steps.
 static zl_array running_product(zl_array x, bool from_end) {
     int64_t length = x->dim[x->ndim - 1];
     zl_array y = shift(x, 1, from_end);
@@ -96,14 +97,14 @@ static zl_array running_product(zl_array x, bool from_end) {
     return y;
 }
 
-// The product of all other elements, for each: without a division, which zeros would spoil.
+// Returns for each element the product of all others. A division would fail at zeros.
 static zl_array product_weights(const struct call *c) {
     zl_array x = c->in[0];
     OP_ROOM(int, order, 2 * x->ndim);
     if (!order)
         return NULL;
     int *back = order + x->ndim, kept = 0, reduced = 0;
-    for (int i = 0; i < x->ndim; i++) { // the reduced axes go last
+    for (int i = 0; i < x->ndim; i++) { // the reduced axes become the last
         bool is_reduced = reduced < c->args && call_args(c)[reduced] == i;
         int at = is_reduced ? x->ndim - c->args + reduced : kept;
         order[at] = i;
@@ -183,7 +184,8 @@ static bool check_empty(const char *function, enum reduce which, zl_array x, int
     return true;
 }
 
-// One element along each of the axes: nothing to combine. A traced function may be replayed with more.
+// Returns whether all reduced axes have size 1, so that there is nothing to combine. A traced function may be
+// replayed with larger sizes.
 static bool is_trivial(zl_array x, int count, const int *axis) {
     for (int i = 0; i < count; i++)
         if (x->dim[axis[i]] != 1)
@@ -201,7 +203,8 @@ zl_array op_reduce_axes(const char *function, enum reduce which, zl_array x, zl_
         return NULL;
     for (int i = 0; i < count; i++)
         arg[i] = axis[i];
-    bool as_it_is = count == 0 && row[which].gives == WIDE; // MLX: over no axes, not even the dtype changes
+    // As in MLX, a reduction over no axes does not even change the dtype.
+    bool as_it_is = count == 0 && row[which].gives == WIDE;
     zl_array y = as_it_is ? op_same(x) : prepare(row[which].gives, x);
     if (y && count && !is_trivial(x, count, axis))
         y = over(&op_reduce[which], y, count, arg);

@@ -1,4 +1,4 @@
-// registry.c - ops by name: the rows of elementwise.def, reduce.def and ops.def.
+// registry.c - finds ops by name: the rows of elementwise.def, reduce.def and ops.def.
 
 #include <string.h>
 
@@ -9,7 +9,7 @@ static const struct op *const others[] = {
 #include "op/ops.def"
 };
 
-// Rows are the first of enum tile_op; what only kernels need comes behind them.
+// The rows of elementwise.def come first in enum tile_op; ops for kernels only follow them.
 enum { ELEMENTWISE = TILE_CONST, OPS = ELEMENTWISE + REDUCE_COUNT + COUNT(others) };
 
 const struct op *op_at(int index) {

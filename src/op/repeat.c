@@ -1,4 +1,4 @@
-// repeat.c - arrays made of the same elements several times, or reversed: composed of views and copies.
+// repeat.c - arrays that repeat elements, or roll them: composed of views and copies.
 
 #include <limits.h>
 
@@ -30,8 +30,8 @@ zl_array zl_repeat(zl_array array, int64_t repeats, int axis) {
     OP_ROOM(int64_t, dim, 2 * array->ndim + 1);
     if (!dim)
         return NULL;
-    int64_t *result =
-        dim + array->ndim + 1; // sizes in the end; dim: with the copies of an element on an axis of their own
+    // result: the sizes of the result; dim: the same with an extra axis for the copies of an element
+    int64_t *result = dim + array->ndim + 1;
     for (int i = 0; i < array->ndim; i++)
         dim[i + (i > at)] = result[i] = array->dim[i];
     dim[at + 1] = repeats;
@@ -57,7 +57,8 @@ zl_array zl_tile(zl_array a, zl_shape reps) {
     if (!a || !op_check_list("zl_tile", reps))
         return NULL;
     int ndim = MAX_OF(a->ndim, reps.ndim);
-    OP_ROOM(int64_t, dim, 5 * ndim); // of every axis a pair: copies and size; 1 and size; then the result
+    OP_ROOM(int64_t, dim, 5 * ndim); // for every axis two sizes: copies and size, then 1 and size; then the
+                                     // sizes of the result
     if (!dim)
         return NULL;
     int64_t *split = dim + 2 * ndim, *result = split + 2 * ndim;
@@ -79,7 +80,7 @@ OP_SIGNATURE(
     "a several times along each axis, as reps says; the shorter of shape and reps gets ones in front.",
     P_ARRAY(a), P_SHAPE(reps));
 
-// The last `shift` elements along an axis come first. shift: 0 to size - 1.
+// Rolls an axis: its last `shift` elements come first. shift: 0 to size - 1.
 static zl_array turn(zl_array x, int axis, int64_t shift) {
     zl_array parts[2];
     if (shift == 0)
@@ -89,13 +90,13 @@ static zl_array turn(zl_array x, int axis, int64_t shift) {
     return zl_concatenate((zl_array[]){parts[1], parts[0]}, 2, axis);
 }
 
-// shift modulo size, not negative.
+// Returns shift modulo size, not negative.
 static int64_t reduce_shift(int64_t shift, int64_t size) {
     int64_t rest = size ? shift % size : 0;
     return rest < 0 ? rest + size : rest;
 }
 
-// All shifts together, modulo size.
+// Returns the sum of all shifts, modulo size.
 static int64_t total_shift(zl_shape shift, int64_t size) {
     int64_t total = 0;
     for (int i = 0; i < shift.ndim; i++)

@@ -1,8 +1,8 @@
-// reshape.c - the same elements under other sizes: views where the strides allow it, else of a copy.
+// reshape.c - the same elements with other sizes: views if the strides allow it, else views of a copy.
 
 #include "op/ops.h"
 
-// x as an array of other sizes; a row-major copy of it is viewed when its strides cannot be split that way.
+// Returns x with other sizes. If its strides cannot be split that way, x is copied to row-major order first.
 static zl_array view_as(const struct op *op, zl_array x, int args, const int64_t *arg, int ndim,
                         const int64_t *dim) {
     OP_ROOM(int64_t, stride, ndim);
@@ -16,11 +16,13 @@ static zl_array view_as(const struct op *op, zl_array x, int args, const int64_t
     return op_view(op, x, args, arg, ndim, dim, stride, x ? op_offset(x) : 0);
 }
 
-// Sizes as given, but one that is -1 is what is left of size. False and an error if they do not fit.
+// Copies the sizes; one that is -1 becomes what remains of `size`. Returns false, with an error, if they do
+// not fit.
 static bool infer(const char *function, int64_t size, int ndim, const int64_t *given, int64_t *dim) {
     int unknown = -1;
     int64_t known = 1;
-    bool fits = true, empty = false; // no elements, however large the other sizes are
+    bool fits = true, empty = false; // empty: a size is 0, so there are no elements, however large the others
+                                     // are
     for (int i = 0; i < ndim; i++) {
         dim[i] = given[i];
         if (given[i] == -1 && unknown >= 0)
@@ -120,7 +122,7 @@ static zl_array flatten(zl_array x, int64_t start, int64_t end) {
         return NULL;
     for (int i = 0; i < ndim; i++)
         dim[i] = x->dim[i <= start ? i : i + joined];
-    for (int i = 1; i <= joined; i++) // an empty x may have sizes whose product does not fit
+    for (int i = 1; i <= joined; i++) // the sizes of an empty x may have a product that overflows
         if (__builtin_mul_overflow(dim[start], x->dim[start + i], &dim[start]))
             return error_set(ZL_ERROR_OVERFLOW,
                              "zl_flatten: axes %d to %d of shape %s are too long to be joined", (int)start,

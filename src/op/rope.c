@@ -1,8 +1,8 @@
-// rope.c - rotary positions: pairs of features rotated by angles that grow with the position, by
-// src/kernel/rope.tile.
+// rope.c - rotary position embedding: pairs of features are rotated by angles proportional to the position,
+// by src/kernel/rope.tile.
 //
-// Angles, their cosines and sines are computed in float32, or float64 for such; what is rotated is rounded as
-// products and sums of its own dtype. The gradient is the same turn backwards.
+// Angles, cosines and sines are computed in float32, or float64 for float64 input. Products and sums of the
+// features are rounded to their own dtype. The gradient is the rotation in the opposite direction.
 
 #include <math.h>
 
@@ -36,7 +36,8 @@ static zl_dtype angle_dtype(zl_array x) {
     return x->dtype == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32;
 }
 
-// Features of a position are neighbours, and no axis runs backwards: kernels read x where it lies.
+// Returns whether kernels can read x in its layout: the features of a position are contiguous, and no stride
+// is negative.
 static bool is_readable(zl_array x) {
     for (int i = 0; i < 3; i++)
         if (array_stride(x)[i] < 0)
@@ -71,7 +72,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
 
 // Composed of other ops -------------------------------------------------------------------------------------
 
-// x from one place of its last axis to another.
+// Returns the elements of x from one position of its last axis to another.
 static zl_array part(zl_array x, int64_t from, int64_t to, int64_t step) {
     enum { MOST = 5 };
     int last = x->ndim - 1;
@@ -84,7 +85,7 @@ static zl_array part(zl_array x, int64_t from, int64_t to, int64_t step) {
     return zl_slice(x, (zl_shape){start, last + 1}, (zl_shape){stop, last + 1}, (zl_shape){steps, last + 1});
 }
 
-// Angles (..., T, dims / 2), where offset stretches to (..., T), and freqs, unless it is NULL, to (..., T,
+// Returns the angles (..., T, dims / 2). `offset` broadcasts to (..., T), and freqs, unless NULL, to (..., T,
 // dims / 2).
 static zl_array angles(const struct rope *r, zl_array offset, zl_array freqs) {
     zl_dtype dtype = angle_dtype(r->x);
@@ -122,7 +123,7 @@ static bool composed(const struct call *c, const zl_array *in, zl_array *out) {
 
 // Rules -----------------------------------------------------------------------------------------------------
 
-// Of offsets and wave lengths the column composed has it.
+// The cotangents of offsets and freqs are derived from the column composed.
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     struct rope r = op_rope_read(c, c->in);
     r.x = cotangent[0];
@@ -130,7 +131,7 @@ static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) 
     return input == 0 ? call(&r) : NULL;
 }
 
-// Wave lengths of each of a batch: then angles are an array.
+// Maps over freqs: then the angles are computed as an array.
 static zl_array vmap_freqs(struct rope *r, const int *axis, int64_t batch) {
     zl_array offset = zl_scalar_int(r->offset);
     if (r->offsets)
@@ -172,7 +173,7 @@ static bool fits(const struct call *c, const zl_array *in) {
             (r.freqs->ndim == 1 && r.freqs->size == r.dims / 2 && r.freqs->dtype == angle_dtype(r.x)));
 }
 
-// A thread turns a pair of so many heads by one angle, where threads are many.
+// Returns how many heads a thread rotates by one angle: several if there are very many elements.
 static int heads_of_thread(zl_array x) {
     enum { MOST = 4, MANY = 1 << 20 };
     return x->size >= MANY && x->dim[1] % MOST == 0 ? MOST : 1;
@@ -181,7 +182,7 @@ static int heads_of_thread(zl_array x) {
 static void kernel(const struct call *c, struct op_kernel *k) {
     struct rope r = op_rope_read(c, c->in);
     zl_array x = r.x, offsets = r.offsets ? r.offsets : x,
-             freqs = r.freqs ? r.freqs : x; // x: nothing reads it
+             freqs = r.freqs ? r.freqs : x; // x if absent: it is not read then
     zl_dtype wide = angle_dtype(x);
     int heads = heads_of_thread(x);
     op_kernel_set(
@@ -250,8 +251,8 @@ static bool check(zl_array a, int dims, double base, zl_array offset, zl_array f
                        array_text(freqs), dims / 2);
 }
 
-// Of an offset that is a number of the host, its value is an argument of the call: nothing has to be copied
-// to a device.
+// The value of an offset that is a number on the host becomes an argument of the call, so that nothing has to
+// be copied to a device.
 static void set_offset(struct rope *r, zl_array offset) {
     if (array_is(offset, ARRAY_INLINE) && offset->dtype != ZL_UINT64)
         r->offset = array_value(offset)->i;

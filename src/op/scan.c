@@ -1,11 +1,12 @@
-// scan.c - running sums, products, extremes and logarithms of sums along an axis, and what is built on them.
+// scan.c - cumulative sums, products, extremes and logarithms of sums along an axis, and functions built on
+// them.
 
 #include "op/ops.h"
 
 // arg: enum scan, axis, reverse, inclusive.
 enum { WHICH, AXIS, REVERSE, INCLUSIVE, ARGS };
 
-// The result lies as x does, so that nothing is transposed.
+// The result has the strides of x, so that nothing is transposed.
 static zl_array scan(zl_array x, const int64_t *arg) {
     return op_call(&op_scan, 1, &x, ARGS, arg,
                    &(struct array_spec){.dtype = (zl_dtype)x->dtype,
@@ -29,17 +30,17 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 
 // Derivatives -----------------------------------------------------------------------------------------------
 
-// A scan that does not include its own element is one that does, moved by one. The rules are those of the
-// latter.
+// A scan that excludes the element itself is an inclusive scan, shifted by one. The rules below are for
+// inclusive scans.
 
-// The cotangent of x, or the tangent of y, from the other's.
+// Returns the cotangent of x, given that of y, or the tangent of y, given that of x.
 typedef zl_array rule(const struct call *c, zl_array x, zl_array y, zl_array g);
 
 static zl_array scan_as(zl_array x, enum scan which, const int64_t *like, bool turned) {
     return x ? scan(x, (int64_t[]){which, like[AXIS], turned ? !like[REVERSE] : like[REVERSE], true}) : NULL;
 }
 
-// x moved by one along the axis, to the front or the back; 0 comes in at the other end.
+// Shifts x by one along the axis, to the front or the back; the free place becomes 0.
 static zl_array move_by_one(zl_array x, int axis, bool to_front) {
     OP_ROOM(int64_t, list, 5 * x->ndim);
     if (!list)
@@ -59,8 +60,8 @@ static zl_array move_by_one(zl_array x, int axis, bool to_front) {
                   op_number((zl_dtype)x->dtype, 0));
 }
 
-// The position, along the axis, of the element that is the running extreme: of equal ones the last that was
-// met.
+// Returns the position, along the axis, of the element that is the extreme so far; of equal elements, the
+// last one.
 static zl_array owners(const struct call *c, zl_array x, zl_array y) {
     const int64_t *arg = call_args(c);
     int64_t n = x->dim[arg[AXIS]];
@@ -82,8 +83,8 @@ static zl_array first_zeros(zl_array x, const int64_t *arg) {
     return zl_logical_and(is_zero, zl_equal(met, op_number(ZL_INT32, 1)));
 }
 
-// Before the first 0 each element has the sum of what follows, divided by itself. The first 0 has what
-// follows it as if it were 1; what comes later has nothing.
+// Before the first 0, the cotangent of an element is the sum of y g from there on, divided by the element.
+// That of the first 0 is the same sum as if this element were 1. Later elements have 0.
 static zl_array vjp_prod(const struct call *c, zl_array x, zl_array y, zl_array g) {
     const int64_t *arg = call_args(c);
     zl_array zero = op_number((zl_dtype)x->dtype, 0), one = op_number((zl_dtype)x->dtype, 1);
@@ -96,14 +97,14 @@ static zl_array vjp_prod(const struct call *c, zl_array x, zl_array y, zl_array 
     return zl_where(is_first, first, usual);
 }
 
-// exp(x) times the sum of g / exp(y) over what follows, in logarithms, from that of g.
+// Returns exp(x) times the sum of g / exp(y) from there on, computed in logarithms.
 static zl_array part_of_logs(const struct call *c, zl_array x, zl_array y, zl_array log_g) {
     zl_array logs = zl_subtract(log_g, y);
     return zl_exp(zl_add(scan_as(logs, SCAN_LOGADDEXP, call_args(c), true), x));
 }
 
-// Adds up what a rule gives for g, from its logarithm: of real numbers, the positive and the negative ones
-// apart.
+// Applies a rule that takes the logarithm of g. For real numbers, it is applied to the positive and to the
+// negative part, and the results are subtracted.
 static zl_array by_logs(rule *part, const struct call *c, zl_array x, zl_array y, zl_array g) {
     if (g->dtype == ZL_COMPLEX64)
         return part(c, x, y, zl_log(g));
@@ -141,7 +142,8 @@ static zl_array jvp_extreme(const struct call *c, zl_array x, zl_array y, zl_arr
     return at ? zl_take_along_axis(t, at, (int)call_args(c)[AXIS]) : NULL;
 }
 
-// Before the first 0, the sum of t / x so far, times the product. From there on only the t of that 0 counts.
+// Before the first 0, the tangent is the sum of t / x so far, times the product. From there on, only the
+// tangent of that 0 counts.
 static zl_array jvp_prod(const struct call *c, zl_array x, zl_array y, zl_array t) {
     const int64_t *arg = call_args(c);
     zl_array zero = op_number((zl_dtype)x->dtype, 0), one = op_number((zl_dtype)x->dtype, 1);
@@ -153,7 +155,7 @@ static zl_array jvp_prod(const struct call *c, zl_array x, zl_array y, zl_array 
     return zl_where(gone, zl_multiply(without, first), zl_multiply(y, sum));
 }
 
-// The sum of exp(x) t so far, divided by exp(y), in logarithms, from that of t.
+// Returns the sum of exp(x) t so far, divided by exp(y), computed in logarithms.
 static zl_array tangent_of_logs(const struct call *c, zl_array x, zl_array y, zl_array log_t) {
     zl_array logs = zl_add(log_t, x);
     return zl_exp(zl_subtract(scan_as(logs, SCAN_LOGADDEXP, call_args(c), false), y));
@@ -217,7 +219,7 @@ static zl_array prod_dtype(const char *function, zl_array a, zl_dtype dtype) {
     return op_check_dtype(function, dtype) ? zl_astype(a, dtype) : NULL;
 }
 
-// Truth values are counted.
+// Bools are counted as int32.
 static zl_array sum_dtype(const char *function, zl_array a, zl_dtype dtype) {
     zl_array x = prod_dtype(function, a, dtype);
     return x && x->dtype == ZL_BOOL ? zl_astype(x, ZL_INT32) : x;
@@ -288,8 +290,8 @@ static bool check_mask(zl_array a, zl_array mask, zl_array src) {
                                array_text(src), shape_text(rest, a->dim + mask->ndim));
 }
 
-// A list of what goes to the places of the mask, one after the other: each place takes as many as come before
-// it.
+// Returns an array like a with the elements of src that go to the places of the mask: each place takes the
+// element whose index is the number of true places before it.
 static zl_array spread(zl_array a, zl_array mask, zl_array src) {
     OP_ROOM(int64_t, dim, src->ndim);
     if (!dim)

@@ -1,4 +1,4 @@
-// scatter.c - slices written into an array, or combined with what it holds, at places that indices give.
+// scatter.c - writes slices into an array, or combines them with its elements, at positions given by indices.
 
 #include "op/ops.h"
 
@@ -10,7 +10,7 @@ enum tile_op op_update_row(enum update how) {
 static const char *const names[] = {"zl_scatter", "zl_scatter_add", "zl_scatter_prod", "zl_scatter_max",
                                     "zl_scatter_min"};
 
-// Shapes fit, indices have one shape, and the updates have the dtype of a.
+// Records the call. The shapes fit, all indices have one shape, and the updates have the dtype of a.
 static zl_array scatter(zl_array a, int count, const zl_array *indices, zl_array updates,
                         const int64_t *arg) {
     OP_ROOM(zl_array, in, count + 2);
@@ -51,7 +51,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
 
 // Derivatives -----------------------------------------------------------------------------------------------
 
-// The slices of x at the places where the updates go.
+// Returns the slices of x at the positions of the updates.
 static zl_array slices_of(const struct call *c, zl_array x) {
     int count = c->inputs - 2;
     zl_array updates = c->in[count + 1];
@@ -101,7 +101,8 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
 
 // Batching --------------------------------------------------------------------------------------------------
 
-// One index more, of each of the batch: its axis is the first of all inputs, and of the slices.
+// Scatters with one more array of indices, for the batch axis, which is the first axis of all inputs and of
+// the slices.
 static zl_array scatter_each(const struct call *c, const zl_array *in, const int *axis, int64_t batch) {
     int count = c->inputs - 2, lead = count ? c->in[1]->ndim : 0;
     OP_ROOM(zl_array, indices, count + 1);

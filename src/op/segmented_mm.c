@@ -1,4 +1,4 @@
-// segmented_mm.c - products of two matrices over parts of their inner axis.
+// segmented_mm.c - products of two matrices over segments of their inner axis.
 
 #include "op/ops.h"
 
@@ -22,7 +22,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return (out[0] = segmented_mm(in));
 }
 
-// Other matrices for each of a batch: one after the other.
+// Computes the products of a batch one after the other.
 static bool vmap_each(const zl_array *in, const int *axis, int64_t batch, zl_array *out) {
     OP_ROOM(zl_array, list, batch);
     for (int64_t i = 0; list && i < batch; i++) {

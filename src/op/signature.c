@@ -1,5 +1,5 @@
-// signature.c - the described signatures of all ops, and what is written from them: the public headers and
-// the pages.
+// signature.c - the signatures of all ops, and the files generated from them: public headers and
+// documentation.
 
 #include <limits.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "op/op.h"
 
-// made by the linker from OP_SIGNATURE
+// defined by the linker, from OP_SIGNATURE
 extern const zl_op_info *const __start_zl_ops[], *const __stop_zl_ops[];
 
 static int entries(void) {
@@ -25,7 +25,7 @@ static int by_family(const void *a, const void *b) {
     return order ? order : strcmp(x->name, y->name);
 }
 
-// All signatures in an order that does not depend on the linker; the caller frees them.
+// Returns all signatures in an order that does not depend on the linker. The caller frees the list.
 static const zl_op_info **sorted(int *count) {
     *count = entries();
     const zl_op_info **list = memory_alloc(sizeof *list * (size_t)(*count + 1));
@@ -58,7 +58,7 @@ static void add_prototype(struct text *out, const zl_op_info *op) {
     text_add(out, "%s)", op->params ? "" : "void");
 }
 
-// A comment of whole words in lines of at most 110 columns.
+// Adds a comment, broken between words into lines of at most 110 columns.
 static void add_comment(struct text *out, const char *doc) {
     int column = 0;
     while (*doc) {
@@ -82,7 +82,7 @@ static bool write_text(const char *path, struct text *out) {
     return ok;
 }
 
-// The headers, and what is said of them. Families without one of their own are in the first.
+// The headers and their descriptions. Families without a header of their own are in the first.
 static const struct {
     const char *name, *guard, *what;
 } headers[] = {
@@ -131,7 +131,8 @@ static bool is_array(const zl_param *p) {
     return p->type == ZL_PARAM_ARRAY || p->type == ZL_PARAM_OPTIONAL;
 }
 
-// Whether callers may write this argument as a compound literal, whose commas divide arguments of a macro.
+// Returns whether callers may write this argument as a compound literal, whose commas would separate
+// arguments of a macro.
 static bool is_list(const zl_param *p) {
     return p->type == ZL_PARAM_SHAPE || p->type == ZL_PARAM_AXES || p->type == ZL_PARAM_ARRAYS ||
            p->type == ZL_PARAM_OUTPUT;
@@ -144,7 +145,7 @@ static int count_of(const zl_op_info *op, bool (*is_such)(const zl_param *p)) {
     return count;
 }
 
-// The names of the parameters, separated by commas; those of arrays within a check, if checked.
+// Adds the names of the parameters, separated by commas; if `checked`, arrays are wrapped in a check.
 static void add_arguments(struct text *out, const zl_op_info *op, bool checked) {
     for (int i = 0; i < op->params; i++) {
         const zl_param *p = &op->param[i];
@@ -191,7 +192,8 @@ static void add_deleted_template(struct text *out, const zl_op_info *op) {
     text_add(out, ") = delete;\n");
 }
 
-// ZL_IF_n_(checked, plain, arguments) calls checked if there are n arguments, and plain if there are more.
+// Adds macros ZL_IF_n_(checked, plain, arguments), which expand to `checked` for n arguments, and to `plain`
+// for more.
 static void add_counters(struct text *out) {
     enum { ROOM = 32 };
     text_add(out, "#define ZL_PICK_(");

@@ -1,4 +1,5 @@
-// slice.c - views of a part of an array: slices with steps of either sign, flips, and strides given by hand.
+// slice.c - views of a part of an array: slices with steps of either sign, flips, and views with explicit
+// strides.
 
 #include "op/ops.h"
 
@@ -7,7 +8,7 @@ static int64_t clamp(int64_t at, int64_t size, int64_t low, int64_t high) {
     return at < low ? low : at > high ? high : at;
 }
 
-// As Python does it: negative numbers count from the end, and what is out of range ends at the range.
+// Follows Python: negative numbers count from the end, and positions out of range are clamped.
 struct slice_run op_slice_run(int64_t size, int64_t start, int64_t stop, int64_t step) {
     int64_t low = step < 0 ? -1 : 0, high = step < 0 ? size - 1 : size;
     start = clamp(start, size, low, high);
@@ -46,7 +47,7 @@ static bool record_slice(const struct call *c, const zl_array *in, zl_array *out
     return (out[0] = slice(in[0], call_args(c)));
 }
 
-// Inserts step - 1 zeros between neighbouring elements along an axis.
+// Inserts step - 1 zeros between adjacent elements along an axis.
 static zl_array interleave(zl_array x, int axis, int64_t step) {
     int ndim = x->ndim + 1;
     int64_t length = (x->dim[axis] - 1) * step + 1;
@@ -68,7 +69,8 @@ static zl_array interleave(zl_array x, int axis, int64_t step) {
              : NULL;
 }
 
-// The cotangent back at its places among zeros: reversed where the step is negative, spread, padded.
+// Puts the cotangent back at its positions among zeros: flips it for a negative step, spreads it, and pads
+// it.
 static zl_array vjp_slice(const struct call *c, int input, const zl_array *cotangent) {
     (void)input;
     zl_array x = c->in[0], g = cotangent[0];
@@ -77,7 +79,8 @@ static zl_array vjp_slice(const struct call *c, int input, const zl_array *cotan
         return NULL;
     for (int i = 0; g && i < x->ndim; i++) {
         struct slice_run run = op_slice_along(x, call_args(c), i);
-        int64_t span = run.count ? (run.count - 1) * run.step : 0; // from the first to the last element
+        int64_t span = run.count ? (run.count - 1) * run.step : 0; // distance from the first to the last
+                                                                   // element
         low[i] = run.start + MIN_OF(span, 0);
         low[x->ndim + i] = x->dim[i] - low[i] - (span < 0 ? -span : span) - (run.count ? 1 : 0);
         if (run.step < 0)
@@ -174,7 +177,7 @@ OP_SIGNATURE(zl_flip, "view", "a with the order of its elements along the given 
 
 // as_strided ------------------------------------------------------------------------------------------------
 
-// args: offset, then the sizes, then the strides. x is row-major.
+// arg: offset, then the sizes, then the strides. x is row-major.
 static zl_array as_strided(zl_array x, int ndim, const int64_t *arg) {
     return op_view(&op_as_strided, x, 1 + 2 * ndim, arg, ndim, arg + 1, arg + 1 + ndim,
                    op_offset(x) + arg[0]);
@@ -207,7 +210,7 @@ static bool vmap_as_strided(const struct call *c, const zl_array *in, const int 
     return (out[0] = as_strided(x, ndim + 1, arg));
 }
 
-// The cotangent of any view: what comes back to each element is added at the positions that the view has.
+// Returns the cotangent of any view, by adding the cotangent of each element at its position in x.
 static zl_array scatter_view(zl_array x, zl_array g, int ndim, const int64_t *arg) {
     zl_array counted = zl_arange_int(0, x->size, 1, ZL_INT64);
     zl_array at = zl_flatten(counted ? as_strided(counted, ndim, arg) : NULL, 0, -1);
@@ -219,7 +222,7 @@ static zl_array scatter_view(zl_array x, zl_array g, int ndim, const int64_t *ar
                       (zl_shape){x->dim, x->ndim});
 }
 
-// Elements may be seen many times.
+// A view may show an element several times.
 static zl_array vjp_as_strided(const struct call *c, int input, const zl_array *cotangent) {
     zl_array x = c->in[0], out, g = cotangent[0];
     int ndim = c->args / 2;
@@ -232,7 +235,7 @@ static zl_array vjp_as_strided(const struct call *c, int input, const zl_array *
     return scatter_view(x, g, ndim, arg);
 }
 
-// All that the strides reach lies in x.
+// Checks that all elements that the strides reach are in x.
 static bool fits_as_strided(const struct call *c, const zl_array *in) {
     int ndim = c->args / 2;
     const int64_t *dim = call_args(c) + 1, *stride = dim + ndim;
@@ -260,7 +263,7 @@ const struct op op_as_strided = {
     .vmap = vmap_as_strided,
 };
 
-// Whether all positions that arg reaches are among size elements.
+// Returns whether all positions that arg reaches are less than size.
 static bool reaches_within(int ndim, const int64_t *arg, int64_t size) {
     int64_t low = arg[0], high = arg[0];
     for (int i = 0; i < ndim; i++) {

@@ -8,7 +8,7 @@ static zl_dtype working_dtype(zl_dtype dtype) {
     return dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16 ? ZL_FLOAT32 : op_float_dtype(dtype);
 }
 
-// The largest element, a constant to gradients: what is subtracted does not change the result.
+// Returns the largest element as a constant to gradients: subtracting it does not change the result.
 static zl_array ceiling(const char *function, zl_array x, zl_axes axes) {
     return zl_stop_gradient(op_reduce_axes(function, REDUCE_MAX, x, axes, true));
 }
@@ -53,7 +53,7 @@ static zl_array logsumexp(const char *function, zl_array x, zl_axes axes, bool k
     zl_array top = ceiling(function, x, axes);
     zl_array sum = op_reduce_axes(function, REDUCE_SUM, zl_exp(zl_subtract(x, top)), axes, true);
     zl_array y = zl_add(zl_log(sum), top);
-    y = zl_astype(zl_where(zl_isinf(top), top, y), result); // infinity less infinity is NaN
+    y = zl_astype(zl_where(zl_isinf(top), top, y), result); // infinity minus infinity would be NaN
     return keepdims || !y ? y : zl_squeeze(y, axes.count < 0 ? ZL_ALL : axes);
 }
 

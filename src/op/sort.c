@@ -1,7 +1,7 @@
-// sort.c - elements in order along an axis, and where others would stand among them.
+// sort.c - sorting along an axis, and searching in sorted arrays.
 //
-// NaN comes last, equal elements stay in the order in which they were. The kernels sort the last axis of
-// row-major arrays; other axes are moved there and back.
+// NaN comes last, and equal elements keep their order. The kernels sort the last axis of row-major arrays;
+// other axes are moved to the end and back.
 
 #include <string.h>
 
@@ -27,7 +27,8 @@ static bool record_argsort(const struct call *c, const zl_array *in, zl_array *o
     return (out[0] = argsort(in[0]));
 }
 
-// Constant to derivatives: a little change of x leaves them as they are.
+// Returns the positions of the sorted elements, as constants to derivatives: small changes of x do not move
+// them.
 static zl_array places(zl_array x) {
     return zl_stop_gradient(argsort(x));
 }
@@ -76,7 +77,7 @@ const struct op op_argsort = {
 
 // Public functions ------------------------------------------------------------------------------------------
 
-// Complex numbers are put in the order of their positions.
+// Complex numbers are sorted by their positions.
 static zl_array sort_last(zl_array x, const int64_t *arg) {
     (void)arg;
     return x->dtype == ZL_COMPLEX64 ? zl_take_along_axis(x, places(x), -1) : sort(x);

@@ -1,7 +1,7 @@
-// source_kernel.c - zl_cpu_kernel and zl_cuda_kernel: kernels in C and in CUDA C++, given as source.
+// source_kernel.c - zl_cpu_kernel and zl_cuda_kernel: kernels given as source in C and CUDA C++.
 //
-// What is recorded is the whole text, made for the dtypes of the inputs: a device compiles it when it meets
-// it.
+// The call holds the complete text, generated for the dtypes of the inputs; a device compiles it when it
+// first needs it.
 
 #include <string.h>
 
@@ -13,8 +13,8 @@ static const char *name_of(const struct op *op) {
 
 // The op ----------------------------------------------------------------------------------------------------
 
-// The text, and what a kernel reads that relies on it, are row-major, however those lie that it is recorded
-// again for.
+// Makes the text row-major, and also the inputs of a kernel that is not strided, whatever the layout of the
+// new inputs.
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     OP_ROOM(zl_array, all, c->inputs);
     for (int k = 0; all && k < c->inputs; k++) {
@@ -44,7 +44,7 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return false;
 }
 
-// Element i along the first axis.
+// Returns element i along the first axis.
 static zl_array element(zl_array x, int64_t i) {
     OP_ROOM(int64_t, dim, 3 * (int64_t)x->ndim);
     for (int k = 0; dim && k < x->ndim; k++) {
@@ -58,7 +58,7 @@ static zl_array element(zl_array x, int64_t i) {
                : NULL;
 }
 
-// Inputs with their extra axis first, row-major where the kernel relies on it.
+// Moves extra axes to the front; makes inputs row-major if the kernel relies on it.
 static bool align(const struct call *c, const zl_array *in, const int *axis, zl_array *out) {
     for (int k = 0; k < c->inputs; k++) {
         zl_array x = axis[k] < 0 ? in[k] : op_batch_first(in[k], axis[k]);
@@ -69,7 +69,7 @@ static bool align(const struct call *c, const zl_array *in, const int *axis, zl_
     return true;
 }
 
-// The call for each element: output k of element i at each[k * batch + i].
+// Records the call for each element of the batch; each[k * batch + i] becomes output k of element i.
 static bool record_each(const struct call *c, const zl_array *aligned, const int *axis, int64_t batch,
                         zl_array *each) {
     OP_ROOM(zl_array, one, c->inputs + c->outputs);
@@ -94,7 +94,7 @@ static zl_array none_of(zl_array y) {
     return zl_zeros((zl_shape){dim, y->ndim + 1}, (zl_dtype)y->dtype);
 }
 
-// Nobody but its author knows what an extra axis would mean to a kernel: it runs once for each element.
+// Only the author knows what an extra axis would mean to a kernel, so it runs once for each element.
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     int64_t batch = op_batch_size(c->inputs, in, axis);
     OP_ROOM(zl_array, aligned, c->inputs);
@@ -107,7 +107,7 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return ok;
 }
 
-// A file brings no code that the CPU would run.
+// Files may not contain code that the CPU would run.
 static bool fits_cpu_kernel(const struct call *c, const zl_array *in) {
     (void)c, (void)in;
     return false;
@@ -129,7 +129,7 @@ const struct op op_cpu_kernel = {
     .jvp = jvp,
     .vmap = vmap,
 };
-// The text was made for the sizes that the file says: nothing in it need follow others.
+// The text was generated for the sizes in the file, so inputs must have these sizes.
 static bool fits_cuda_kernel(const struct call *c, const zl_array *in) {
     const int64_t *arg = call_args(c);
     if (!op_is_kernel(c, in, KERNEL_ARGS) || in[0]->size == 0 || in[0]->size > INT32_MAX / 2 ||
@@ -162,7 +162,7 @@ const struct op op_cuda_kernel = {
 
 // Checks ----------------------------------------------------------------------------------------------------
 
-// The name at a place among all of them; the kernel's own is the last.
+// Returns a name by its number: inputs, outputs, arguments, then the kernel itself.
 static const char *name_at(const zl_cpu_kernel_source *k, int at) {
     if (at < k->inputs)
         return k->input[at];
@@ -216,8 +216,8 @@ static bool check(const char *function, const zl_cpu_kernel_source *k, int count
     return check_names(function, k) && check_arguments(function, k);
 }
 
-// Sizes of the grid are numbers, as are those of the outputs: they cannot follow those of other inputs. What
-// a file brings may run on a GPU, but not here.
+// The sizes of the grid and of the outputs are constants and cannot follow the shapes of inputs. CUDA kernels
+// may be exported to files, but kernels for the CPU may not.
 static bool check_traced(const struct op *op, const zl_cpu_kernel_source *k, int count, const zl_array *in) {
     const char *function = name_of(op);
     for (int i = 0; i < count; i++)
@@ -251,7 +251,7 @@ static bool read_grid(const char *function, const zl_cpu_kernel_source *k, int64
 
 // Public ----------------------------------------------------------------------------------------------------
 
-// As the kernel reads them: of a dtype of their own.
+// Makes the inputs as the kernel reads them: not weak, and row-major unless it is strided.
 static bool read_inputs(const zl_cpu_kernel_source *k, const zl_array *in, zl_array *out) {
     for (int i = 0; i < k->inputs; i++) {
         out[i] = array_is(in[i], ARRAY_WEAK) ? zl_astype(in[i], (zl_dtype)in[i]->dtype) : in[i];

@@ -1,12 +1,11 @@
-// sparse.c - the public functions on sparse matrices: products, and to and from dense ones. csr.c has the
-// ops.
+// sparse.c - the public functions on sparse matrices: products, and conversion to and from dense matrices.
+// The ops are in csr.c.
 
 #include "op/ops.h"
 
 enum { VALUES, INDICES, POINTERS, PARTS };
 
-// The parts of a matrix, checked as far as that can be done without reading them; indices become int32, or
-// int64.
+// Checks the parts of a matrix as far as possible without reading them, and casts indices to int32 or int64.
 static bool read_parts(const char *function, zl_array *part) {
     zl_array values = part[VALUES], indices = part[INDICES], pointers = part[POINTERS];
     if (!op_check_integers(function, indices) || !op_check_integers(function, pointers))
@@ -83,8 +82,8 @@ static zl_array scatter(zl_array *part, int64_t columns) {
         return zeros;
     zl_array at[] = {op_csr_entry_rows(part + INDICES, columns), part[INDICES]};
     zl_array is_in_row = zl_less(at[0], zl_scalar_int(rows));
-    values = zl_where(is_in_row, values,
-                      zl_zeros(ZL_SCALAR, (zl_dtype)values->dtype)); // of others no gradient comes
+    // Entries in no row get the value 0, and no gradient.
+    values = zl_where(is_in_row, values, zl_zeros(ZL_SCALAR, (zl_dtype)values->dtype));
     return at[0] ? zl_scatter_add(zeros, at, 2, zl_expand_dims(values, ZL_AXES(1, 2)), ZL_AXES(0, 1)) : NULL;
 }
 
@@ -107,24 +106,24 @@ OP_SIGNATURE(zl_csr_to_dense, "sparse",
 
 // From a dense matrix ---------------------------------------------------------------------------------------
 
-// Where the rows of entries begin: a list of one more than rows.
+// Returns where the entries of each row begin: a list with one element more than rows.
 static zl_array count_rows(const char *function, zl_array is_entry, zl_dtype dtype) {
     zl_array each = op_reduce_axes(function, REDUCE_SUM, zl_astype(is_entry, dtype), ZL_AXES(1), false);
     zl_array sums = zl_cumsum(each, 0, false, true, dtype);
     return zl_concatenate((zl_array[]){zl_zeros(ZL_SHAPE(1), dtype), sums}, 2, 0);
 }
 
-// Positions in the flattened matrix of its first entries, so many; 0 where it has less.
+// Returns the positions of the first `count` entries in the flattened matrix; 0 if it has fewer.
 static zl_array positions(zl_array is_entry, int64_t count) {
     zl_array flat = zl_flatten(is_entry, 0, -1);
     zl_array rank = zl_cumsum(zl_astype(flat, ZL_INT64), 0, false, false, ZL_INT64);
-    zl_array to =
-        zl_where(flat, rank, op_number(ZL_INT64, (double)count)); // what is behind the end is left out
+    // Elements that are no entries, and later entries, get a position past the end, where nothing is written.
+    zl_array to = zl_where(flat, rank, op_number(ZL_INT64, (double)count));
     zl_array all = flat ? zl_expand_dims(zl_arange_int(0, flat->size, 1, ZL_INT64), ZL_AXES(1)) : NULL;
     return zl_scatter(zl_zeros(ZL_SHAPE(count), ZL_INT64), &to, 1, all, ZL_AXES(0));
 }
 
-// count is that of all entries if it is not given.
+// count: the number of entries; if `given`, it is the caller's, and the matrix may have fewer or more.
 static bool gather(zl_array a, zl_array is_entry, zl_array pointers, int64_t count, bool given,
                    zl_array *out) {
     zl_dtype dtype = (zl_dtype)pointers->dtype;

@@ -2,16 +2,16 @@
 
 #include "op/ops.h"
 
-// How many elements of x there are along the axes together, less some, or one divided by that: a number to go
-// with a sum. NULL and an error for axes that x does not have.
+// Returns the number of elements of x along the axes, minus `less`, or one divided by that: a number to
+// multiply a sum by. Returns NULL, with an error, for axes that x does not have.
 static zl_array elements(const char *function, zl_array x, zl_axes axes, int less, bool inverse) {
     OP_ROOM(int, axis, x->ndim);
     int count = axis ? op_axes(function, x, axes, axis) : -1;
     return count < 0 ? NULL : op_count(x, op_float_dtype((zl_dtype)x->dtype), count, axis, less, inverse);
 }
 
-// x in a dtype whose sums do not wrap around: int64 for integers of up to 32 bits, float64 for those of 64.
-// Truth values are counted in 32 bits, unless there are more of them.
+// Casts x to a dtype whose sums do not overflow: int64 for integers of up to 32 bits, float64 for those of 64
+// bits. Bools are counted in 32 bits, unless there are too many.
 static zl_array to_sum(zl_array x) {
     zl_dtype dtype = (zl_dtype)x->dtype;
     if (dtype_is_inexact(dtype) || (dtype == ZL_BOOL && x->size <= INT32_MAX))
@@ -19,7 +19,7 @@ static zl_array to_sum(zl_array x) {
     return zl_astype(x, zl_dtype_size(dtype) == 8 ? ZL_FLOAT64 : ZL_INT64);
 }
 
-// Multiplies by 1 / n, as MLX does: of no elements, 0 times infinity is NaN.
+// Multiplies by 1 / n, as MLX does: the mean of no elements is 0 times infinity, NaN.
 static zl_array mean(const char *function, zl_array x, zl_axes axes, bool keepdims) {
     zl_array share = x ? elements(function, x, axes, 0, true) : NULL;
     if (!share)
@@ -45,7 +45,7 @@ zl_array zl_mean_axes(zl_array a, zl_axes axis, bool keepdims) {
 OP_SIGNATURE(zl_mean_axes, "reduce", "The mean of a over the axes, which stay with size 1 if keepdims.",
              P_ARRAY(a), P_AXES(axis, "None"), P_BOOL(keepdims, "False"));
 
-// The squared distance from the mean; of complex numbers, that of their modulus.
+// Returns the squared distance from the mean, for complex numbers that of the modulus.
 static zl_array squares(zl_array x, zl_array mu) {
     zl_array d = zl_subtract(x, mu);
     return x->dtype == ZL_COMPLEX64 ? zl_real(zl_multiply(d, zl_conjugate(d))) : zl_square(d);

@@ -1,21 +1,22 @@
-// stft.c - Fourier transforms of overlapping frames of a signal, and back, as in mlx.core.fft.
+// stft.c - short-time Fourier transforms of a signal, and their inverse, as in mlx.core.fft.
 //
-// Frames are a view of the signal: only their product with the window is memory. The way back adds frames
-// where they lay, and divides by the sum of the squared windows that lie there.
+// Frames are a view of the signal; only their product with the window takes memory. The inverse adds the
+// frames at their positions, and divides by the sum of the squared windows there.
 
 #include <limits.h>
 #include <string.h>
 
 #include "op/ops.h"
 
-static const double least_envelope = 1e-8; // what is under less window than this is not made larger
+static const double least_envelope = 1e-8; // where the squared windows sum to less than this, the result is
+                                           // divided by this
 
 struct frames {
     const char *function;
-    int64_t n, hop; // elements of a frame, and from one to the next
+    int64_t n, hop; // n: elements per frame; hop: distance of two frames
     int64_t count;
     const char *norm;
-    zl_array window; // (n)
+    zl_array window; // (n) numbers
 };
 
 // Arguments -------------------------------------------------------------------------------------------------
@@ -24,7 +25,7 @@ static bool is_norm(const char *norm) {
     return !strcmp(norm, "backward") || !strcmp(norm, "ortho") || !strcmp(norm, "forward");
 }
 
-// The window in the middle of n zeros.
+// Returns the window with zeros on both sides, n elements in all.
 static zl_array place_window(const struct frames *f, zl_array window, int64_t length) {
     zl_array w = window ? zl_astype(window, ZL_FLOAT32) : zl_ones(ZL_SHAPE(length), ZL_FLOAT32);
     int64_t low = (f->n - length) / 2;
@@ -42,7 +43,7 @@ static bool check_window(const struct frames *f, zl_array window, int64_t length
                        f->function, (long long)length, (long long)f->n);
 }
 
-// Sets all but count.
+// Sets everything but count.
 static bool read_frames(struct frames *f, int64_t n_fft, int hop_length, int win_length, zl_array window,
                         const char *norm) {
     f->n = n_fft;
@@ -61,8 +62,8 @@ static bool read_frames(struct frames *f, int64_t n_fft, int hop_length, int win
 
 // Forward ---------------------------------------------------------------------------------------------------
 
-// Where elements of the lengthened signal lie in the one of `length`: mirrored at the ends as often as it
-// takes, or held.
+// Returns the position in the signal, of `length` elements, of each element of the lengthened signal:
+// mirrored at the ends, repeatedly if necessary, or clamped.
 static zl_array positions(int64_t length, int64_t more, bool mirrored) {
     zl_array at = zl_arange_int(-more, length + more, 1, ZL_INT64),
              last = op_number(ZL_INT64, (double)(length - 1));
@@ -73,7 +74,7 @@ static zl_array positions(int64_t length, int64_t more, bool mirrored) {
     return zl_minimum(turn, zl_subtract(period, turn));
 }
 
-// x with `more` elements before and after the last axis.
+// Returns x with `more` elements before and after the last axis.
 static zl_array lengthen(const char *function, zl_array x, int64_t more, const char *mode) {
     int last = x->ndim - 1;
     bool constant = !strcmp(mode, "constant"), mirrored = !strcmp(mode, "reflect");
@@ -94,7 +95,7 @@ static zl_array lengthen(const char *function, zl_array x, int64_t more, const c
     return zl_pad(x, (zl_shape){size, x->ndim}, (zl_shape){size, x->ndim}, op_number((zl_dtype)x->dtype, 0));
 }
 
-// (..., count, n): a view of x, which is row-major.
+// Returns the frames (..., count, n) as a view of x, which is row-major.
 static zl_array cut(struct frames *f, zl_array x) {
     int ndim = x->ndim + 1;
     int64_t length = x->dim[ndim - 2];
@@ -169,7 +170,7 @@ OP_SIGNATURE(zl_fft_stft, "fft",
 
 // Back ------------------------------------------------------------------------------------------------------
 
-// Adds frames (rows, count, n), hop apart: (rows, (count - 1) * hop + n).
+// Adds frames (rows, count, n), hop apart, to a signal: (rows, (count - 1) * hop + n).
 static zl_array overlap(const struct frames *f, zl_array frames) {
     if (!frames)
         return NULL;
@@ -180,7 +181,7 @@ static zl_array overlap(const struct frames *f, zl_array frames) {
     return zl_scatter_add(zl_zeros(ZL_SHAPE(rows, total), ZL_FLOAT32), &start, 1, updates, ZL_AXES(1));
 }
 
-// `length` elements of the last axis of y (rows, total) from `start` on, with zeros where it ends.
+// Returns `length` elements of the last axis of y (rows, total), from `start` on, with zeros after its end.
 static zl_array trim(zl_array y, int64_t start, int64_t length) {
     if (!y)
         return NULL;
@@ -198,7 +199,7 @@ static zl_array istft(const struct frames *f, zl_array x, bool onesided) {
     return zl_divide(overlap(f, zl_multiply(frames, f->window)), envelope);
 }
 
-// y (rows, length) with the axes that x has before its last two.
+// Returns y (rows, length) with the axes of x before its last two.
 static zl_array unflatten_rows(zl_array y, zl_array x) {
     OP_ROOM(int64_t, dim, x->ndim - 1);
     if (!y || !dim)

@@ -1,10 +1,10 @@
-// stretch.c - broadcasting, and views that are x itself but say something of the graph.
+// stretch.c - broadcasting, and ops that return their input but mark it in the graph: stop_gradient, depends.
 
 #include "op/ops.h"
 
 // broadcast_to ----------------------------------------------------------------------------------------------
 
-// dim: sizes that x fits; new axes come first.
+// dim: sizes to which x broadcasts; new axes come first.
 static zl_array stretch(zl_array x, int ndim, const int64_t *dim) {
     OP_ROOM(int64_t, stride, ndim);
     if (!stride)
@@ -24,7 +24,7 @@ static zl_array vjp_broadcast(const struct call *c, int input, const zl_array *c
     return op_unbroadcast(cotangent[0], c->in[0]);
 }
 
-// The axes that the result has more than x go between the extra axis and those of x.
+// Inserts `gap` axes between the extra axis and those of x: the axes that the result has more than x.
 static zl_array open_gap(zl_array x, int gap) {
     OP_ROOM(int, axes, gap);
     if (!axes)

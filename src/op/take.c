@@ -1,8 +1,8 @@
-// take.c - elements picked by their positions along an axis.
+// take.c - takes elements by their positions along an axis.
 
 #include "op/ops.h"
 
-// The axes of indices stand where axis was.
+// The axes of indices replace the axis.
 static zl_array take(zl_array x, zl_array indices, int axis) {
     int ndim = x->ndim - 1 + indices->ndim;
     OP_ROOM(int64_t, dim, ndim);
@@ -27,7 +27,7 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return !tangent[0] || record(c, (zl_array[]){tangent[0], c->in[1]}, out);
 }
 
-// Positions in the x of every element of the batch, as those in all of them one after the other: (B, ...).
+// Converts positions in each array of the batch to positions in all of them concatenated: (B, ...).
 static zl_array global_positions(zl_array indices, int64_t length) {
     zl_array start = zl_multiply(zl_arange_int(0, indices->dim[0], 1, ZL_INT64), zl_scalar_int(length));
     for (int i = 1; i < indices->ndim; i++)
@@ -37,12 +37,12 @@ static zl_array global_positions(zl_array indices, int64_t length) {
     return zl_add(wrapped, start);
 }
 
-// x: (B, before, n, after), indices: (B, ...). Gives (B, before, ..., after).
+// Takes from x (B, before, n, after) by indices (B, ...). Returns (B, before, ..., after).
 static zl_array take_each(zl_array x, zl_array indices, int axis) {
     zl_array rows = zl_moveaxis(x, axis + 1, 1);
     zl_array y = zl_take(zl_flatten(rows, 0, 1), global_positions(indices, x->dim[axis + 1]), 0);
-    for (int i = 0; i < axis;
-         i++) // the axes before come behind those of indices: back to the front, in order
+    // The axes before `axis` are now after those of indices: moves them back, in order.
+    for (int i = 0; i < axis; i++)
         y = zl_moveaxis(y, indices->ndim + i, 1 + i);
     return y;
 }
@@ -61,7 +61,7 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return (out[0] = take(x, indices, along + (axis[0] >= 0)));
 }
 
-// The axes of the cotangent that stand for indices come first, for a scatter that adds.
+// Moves the axes of the cotangent that stand for indices to the front, as scattering needs them.
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     zl_array x = c->in[0], indices = c->in[1], g = cotangent[0];
     const int64_t *axis = call_args(c);

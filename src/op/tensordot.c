@@ -1,16 +1,16 @@
-// tensordot.c - products over given axes, composed of one matrix product; Kronecker products.
+// tensordot.c - tensor products over given axes, as one matrix product; Kronecker products.
 
 #include <string.h>
 
 #include "op/ops.h"
 
-// The elements along count sizes; false and an error when they are too many.
+// Computes the product of `count` sizes. Returns false, with an error, if it is too large.
 static bool product(const char *function, int count, const int64_t *dim, int64_t *size) {
     return op_check_size(function, count, dim) && shape_size(count, dim, size);
 }
 
-// Which axes of x are summed, in the order given, and behind them in out those that are not. False and an
-// error.
+// Writes the axes of x to sum over, in the order given, then the other axes to out. Returns false, with an
+// error, if they are invalid.
 static bool read_axes(const char *function, zl_array x, zl_axes axes, int *out) {
     OP_ROOM(int, sorted, x->ndim);
     int count = sorted ? op_axes(function, x, axes, sorted) : -1;
@@ -27,8 +27,8 @@ static bool read_axes(const char *function, zl_array x, zl_axes axes, int *out) 
     return true;
 }
 
-// x with its last axes summed, or its first, as a matrix. axes: as read_axes gives them. free: room for the
-// sizes of those that stay.
+// Returns x as a matrix; the axes to sum over become its columns if `summed_last`, else its rows. axes: from
+// read_axes. Writes the sizes of the other axes to `free`.
 static zl_array as_matrix(const char *function, zl_array x, int summed, const int *axes, bool summed_last,
                           int64_t *free) {
     int stays = x->ndim - summed;
@@ -120,7 +120,7 @@ OP_SIGNATURE(zl_tensordot, "matmul",
              "The sum of products over the last axes of a and as many first axes of b.", P_ARRAY(a),
              P_ARRAY(b), P_INT(axes, "2"));
 
-// axis counts from the same end for both.
+// The axis counts from the same end in both arrays.
 zl_array zl_vecdot(zl_array a, zl_array b, int axis) {
     if (!a || !b)
         return NULL;
@@ -143,7 +143,8 @@ OP_SIGNATURE(zl_vecdot, "matmul",
              "The sum of products of a, conjugated, and b along one axis; the others broadcast.", P_ARRAY(a),
              P_ARRAY(b), P_INT(axis, "-1"));
 
-// The sizes of x at every other place of dim, from `first` on; ones elsewhere.
+// Reshapes x so that its sizes are at every other place of dim, from `first` on, with ones at the other
+// places.
 static zl_array spread(zl_array x, int ndim, int first, int64_t *dim) {
     for (int i = 0; i < 2 * ndim; i++) {
         int axis = i / 2 - (ndim - x->ndim);

@@ -1,7 +1,7 @@
 // threefry.h - random words from counters: Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random
 // numbers: as easy as 1, 2, 3", 2011), which JAX and MLX use too.
 //
-// Sixteen counters at a time: as many vectors as hide the latency of the additions.
+// Processes sixteen counters at a time, as many vectors as hide the latency of the additions.
 
 #ifndef THREEFRY_H
 #define THREEFRY_H

@@ -1,8 +1,8 @@
-// unique.c - the different elements of an array, in order, and where they were.
+// unique.c - the distinct elements of an array, sorted, and their positions.
 //
-// Sorted elements that differ from the one before them begin a run; a scatter gathers where runs begin. How
-// many runs there are depends on the elements: either the caller says how many are wanted, or they are
-// evaluated.
+// A sorted element that differs from the one before it begins a run; a scatter collects the positions where
+// runs begin. The number of runs depends on the elements: either the caller gives the number of results, or
+// the runs are evaluated to count them.
 
 #include "op/ops.h"
 
@@ -10,17 +10,17 @@ static const char *const function = "zl_unique";
 
 struct runs {
     zl_array flat, sorted;
-    zl_array order; // positions of the sorted elements in flat; NULL: nobody asks
+    zl_array order; // positions of the sorted elements in flat; NULL: not needed
     zl_array first; // whether a sorted element begins a run
-    zl_array run;   // the number of its run
-    zl_array count; // how many runs there are
+    zl_array run;   // by sorted element: the number of its run
+    zl_array count; // number of runs
 };
 
 static zl_array part(zl_array x, int64_t from, int64_t to) {
     return zl_slice(x, ZL_SHAPE(from), ZL_SHAPE(to), ZL_SHAPE(1));
 }
 
-// a is not empty.
+// Finds the runs of a, which is not empty.
 static bool find_runs(struct runs *r, zl_array a, bool with_order) {
     r->flat = zl_flatten(a, 0, -1);
     r->order = with_order ? zl_stop_gradient(zl_argsort(r->flat, 0)) : NULL;
@@ -29,7 +29,7 @@ static bool find_runs(struct runs *r, zl_array a, bool with_order) {
         return false;
     int64_t n = a->size;
     zl_array differ = zl_not_equal(part(r->sorted, 1, n), part(r->sorted, 0, n - 1));
-    // Where runs begin is constant to derivatives.
+    // The positions where runs begin are constants to derivatives.
     r->first = zl_stop_gradient(zl_concatenate((zl_array[]){zl_ones(ZL_SHAPE(1), ZL_BOOL), differ}, 2, 0));
     zl_array begun = zl_cumsum(zl_astype(r->first, ZL_INT64), 0, false, true, ZL_INT64);
     r->run = zl_subtract(begun, op_number(ZL_INT64, 1));
@@ -37,10 +37,10 @@ static bool find_runs(struct runs *r, zl_array a, bool with_order) {
     return r->run && r->count;
 }
 
-// Where the first runs begin, so many; behind the last one, 0.
+// Returns where the first `size` runs begin; 0 after the last run.
 static zl_array starts_of(const struct runs *r, int64_t size) {
-    zl_array to =
-        zl_where(r->first, r->run, op_number(ZL_INT64, (double)size)); // what is behind the end is left out
+    // Elements that begin no run get a position past the end, where nothing is written, as do later runs.
+    zl_array to = zl_where(r->first, r->run, op_number(ZL_INT64, (double)size));
     zl_array at = zl_expand_dims(zl_arange_int(0, r->flat->size, 1, ZL_INT64), ZL_AXES(1));
     return zl_scatter(zl_zeros(ZL_SHAPE(size), ZL_INT64), &to, 1, at, ZL_AXES(0));
 }
@@ -53,7 +53,7 @@ static zl_array values_of(const struct runs *r, zl_array starts, int64_t size, z
     return zl_where(is_there, values, zl_astype(zl_reshape(fill, ZL_SCALAR), (zl_dtype)values->dtype));
 }
 
-// The run of each element of a; the last one for those of runs that are left out.
+// Returns the run of each element of a; for runs that are left out, the last one.
 static zl_array inverse_of(const struct runs *r, zl_array a, int64_t size) {
     zl_array run = zl_minimum(r->run, op_number(ZL_INT64, (double)MAX_OF(size - 1, 0)));
     zl_array updates = zl_expand_dims(zl_astype(run, ZL_UINT32), ZL_AXES(1));
@@ -66,7 +66,7 @@ static zl_array counts_of(const struct runs *r, int64_t size) {
     return zl_scatter_add(zl_zeros(ZL_SHAPE(size), ZL_INT32), &r->run, 1, ones, ZL_AXES(0));
 }
 
-// What was asked for, consecutive.
+// Writes the wanted results to consecutive elements of out.
 static bool give(const struct runs *r, zl_array a, int64_t size, const bool *wanted, zl_array fill,
                  zl_array *out) {
     zl_array starts = starts_of(r, size);
@@ -79,7 +79,7 @@ static bool give(const struct runs *r, zl_array a, int64_t size, const bool *wan
     return !wanted[2] || (*out = counts_of(r, size));
 }
 
-// Of no elements, or none of them.
+// Gives the results for an empty array, or for size 0.
 static bool give_nothing(zl_array a, int64_t size, const bool *wanted, zl_array fill, zl_array *out) {
     if (size > 0 && !fill)
         return error_false(ZL_ERROR_VALUE, "%s: %lld elements of an empty array: they need a fill_value",
@@ -109,7 +109,7 @@ static bool check(zl_array a, int64_t size, zl_array fill) {
     return size == INT64_MIN || op_check_size(function, 1, &size);
 }
 
-// How many runs there are. Evaluates all that is used again.
+// Counts the runs. Evaluates with the count all arrays that are used again.
 static bool count_runs(const struct runs *r, zl_array a, int64_t *size) {
     zl_array list[] = {a, r->sorted, r->first, r->run, r->order, r->count};
     if (!r->order)

@@ -1,5 +1,5 @@
-// update.c - arrays with a part replaced, or combined with other numbers: slices that are known, and slices
-// whose start is an array.
+// update.c - replaces a part of an array, or combines it with other numbers: a slice with constant bounds, or
+// one whose start is an array.
 
 #include "op/ops.h"
 
@@ -8,7 +8,7 @@
 static const char *const names[] = {"zl_slice_update", "zl_slice_update_add", "zl_slice_update_prod",
                                     "zl_slice_update_max", "zl_slice_update_min"};
 
-// One axis of the slice of x that arg describes: how, then starts, stops and steps.
+// Returns one axis of the slice of x in arg, which has how, then starts, stops and steps.
 static struct slice_run run_of(zl_array x, const int64_t *arg, int axis) {
     const int64_t *at = arg + 1 + axis;
     return op_slice_run(x->dim[axis], at[0], at[x->ndim], at[2 * x->ndim]);
@@ -24,7 +24,7 @@ static zl_array combine(enum update how, zl_array x, zl_array update) {
     }
 }
 
-// The update, of the dtype of x, is broadcast to the slice.
+// Broadcasts the update, which has the dtype of x, to the slice, and records the call.
 static zl_array update_slice(zl_array x, zl_array update, const int64_t *arg) {
     OP_ROOM(int64_t, dim, x->ndim);
     if (!dim)
@@ -178,7 +178,7 @@ SLICE_UPDATE(zl_slice_update_min, MIN,
 
 // dynamic_slice ---------------------------------------------------------------------------------------------
 
-// arg: how many axes, the axes, then the sizes.
+// arg: number of axes, the axes, then the sizes.
 static zl_array slice_at(zl_array a, zl_array start, const int64_t *arg) {
     return op_dense(&op_dynamic_slice, 2, (zl_array[]){a, start}, 1 + (int)arg[0] + a->ndim, arg,
                     (zl_dtype)a->dtype, a->ndim, arg + 1 + arg[0]);
@@ -217,7 +217,8 @@ static zl_array vjp_slice(const struct call *c, int input, const zl_array *cotan
     return zeros ? update_at(zeros, cotangent[0], c->in[1], call_args(c) + 1) : NULL;
 }
 
-// MLX: where it starts may move along with what it is taken from, but not alone.
+// As in MLX, the start may depend on differentiated inputs only if the array does too; its own tangent is
+// then ignored.
 static bool jvp_slice(const struct call *c, const zl_array *tangent, zl_array *out) {
     out[0] = NULL;
     if (!tangent[0])
@@ -251,17 +252,18 @@ static bool jvp_update_at(const struct call *c, const zl_array *tangent, zl_arra
     return a && update && (out[0] = update_at(a, update, c->in[2], call_args(c)));
 }
 
-// Batching: one index array for each axis, of the batch; a slice for each of them.
+// Batching uses one array of indices per axis, and one for the batch; each batch element has its own slice.
 
-// Start k of each of the batch, moved so that a slice of that size lies within; starts: (batch, axes).
+// Returns the start along axis k of each batch element, clamped such that a slice of this size is inside;
+// starts: (batch, axes).
 static zl_array starts_of(zl_array starts, int k, int64_t dim, int64_t size) {
     zl_array at = zl_astype(zl_take(starts, zl_scalar_int(k), 1), ZL_INT64);
     at = zl_where(zl_less(at, op_number(ZL_INT64, 0)), zl_add(at, zl_scalar_int(dim)), at);
     return zl_maximum(zl_minimum(at, zl_scalar_int(dim - size)), op_number(ZL_INT64, 0));
 }
 
-// Indices and axes of slices of the given sizes (of one of the batch); the batch itself is indexed last if it
-// is an axis of a.
+// Writes indices and axes for slices of the given sizes (of one batch element). The batch itself is indexed
+// last if it is an axis of a.
 static bool batch_places(zl_array a, zl_array starts, bool is_batch, int count, const int64_t *axes,
                          const int64_t *size, zl_array *index, int *out_axes) {
     for (int k = 0; k < count; k++) {
@@ -294,7 +296,7 @@ static zl_array slice_each(const struct call *c, zl_array a, bool is_batch, zl_a
     return is_batch ? zl_squeeze(y, ZL_AXES(1)) : y;
 }
 
-// All start at the same place: the batch is one axis more.
+// Slices all batch elements at the same start: the batch is one more axis.
 static zl_array slice_together(const struct call *c, zl_array a, zl_array start) {
     int count = (int)call_args(c)[0];
     OP_ROOM(int64_t, arg, c->args + 1);
@@ -414,8 +416,8 @@ OP_SIGNATURE(
     "would leave a is moved back into it.",
     P_ARRAY(a), P_ARRAY(start_indices), P_AXES(axes, NULL), P_SHAPE(slice_size));
 
-// The update as an array of the rank of a: along axes that it does not have it is repeated, unless they have
-// a start.
+// Broadcasts the update to the rank of a. Along leading axes that it lacks, it is repeated to the size of a,
+// or has size 1 if they have a start.
 static zl_array fit_update(const char *function, zl_array a, zl_array update, zl_axes axes,
                            const int64_t *at) {
     int lead = a->ndim - update->ndim;

@@ -1,10 +1,10 @@
-// view.c - views that reorder, drop, add or stretch axes: new strides over the same storage.
+// view.c - views that reorder, remove or add axes: new sizes and strides over the same storage.
 
 #include "op/ops.h"
 
 static const struct op_field axes_field[] = {{"axes", FIELD_LIST}};
 
-// The axes of a call moved by one, behind a new first axis.
+// Returns the axes of a call plus one, for arrays with a new first axis.
 static void shift_axes(const struct call *c, int64_t *out) {
     for (int i = 0; i < c->args; i++)
         out[i] = call_args(c)[i] + 1;
@@ -12,7 +12,7 @@ static void shift_axes(const struct call *c, int64_t *out) {
 
 // transpose -------------------------------------------------------------------------------------------------
 
-// axes: every axis of x once.
+// axes: a permutation of the axes of x.
 static zl_array transpose(zl_array x, const int64_t *axes) {
     OP_ROOM(int64_t, dim, 2 * x->ndim);
     if (!dim)
@@ -261,7 +261,8 @@ const struct op op_expand_dims = {
     .vmap = vmap_axes,
 };
 
-// The axes of size 1 among count given ones, all of which must be unless they were not named.
+// Writes those of the axes that have size 1 to out, and returns their number. If the axes were named, all
+// must have size 1; returns -1 and an error if not.
 static int ones(zl_array x, int count, const int *axis, bool named, int64_t *out) {
     int kept = 0;
     for (int i = 0; i < count; i++) {
@@ -292,7 +293,8 @@ OP_SIGNATURE(zl_squeeze, "view",
              "a without the given axes, each of size 1. ZL_ALL: without every axis of size 1.", P_ARRAY(a),
              P_AXES(axis, "None"));
 
-// Axes of the result, sorted into out; false and an error for one that is out of range or given twice.
+// Writes the axes of the result, sorted, to out. Returns false, with an error, if one is out of range or
+// given twice.
 static bool read_new_axes(zl_axes axes, int ndim, int64_t *out) {
     if (axes.count && !axes.axis)
         return error_false(ZL_ERROR_AXIS, "zl_expand_dims: a list of %d axes is not there", axes.count);

@@ -1,4 +1,4 @@
-// window.c - windows of signal processing, and differences of neighbours.
+// window.c - window functions of signal processing, and differences of adjacent elements.
 
 #include <math.h>
 
@@ -50,7 +50,7 @@ zl_array zl_blackman(int M) {
 OP_SIGNATURE(zl_blackman, "create", "The Blackman window of M numbers: three terms of a cosine series.",
              P_INT(M, NULL));
 
-// x without `skip` elements at the start of an axis and `drop` at its end.
+// Returns x without `skip` elements at the start of an axis and `drop` at its end.
 static zl_array cut(zl_array x, int axis, int64_t skip, int64_t drop) {
     OP_ROOM(int64_t, start, 3 * x->ndim);
     if (!start)

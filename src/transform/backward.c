@@ -1,8 +1,8 @@
-// backward.c - reverse mode: from the cotangents of results back to the arrays that they were made from.
+// backward.c - reverse mode: computes the cotangents of arrays from those of the results computed from them.
 
 #include "transform/transform.h"
 
-// One walk back: a cotangent by the number of its array.
+// The state of one backward walk. Cotangents are indexed by the number of their array.
 struct back {
     const char *function;
     const struct walk *w;
@@ -27,7 +27,8 @@ static bool through_each(const struct back *b, const struct call *c, const bool 
     return true;
 }
 
-// The rest: inputs that the rules of the op leave out, by what it is composed of.
+// Computes the cotangents of wanted inputs for which the rules of the op returned none, by differentiating
+// the ops that it is composed of.
 static bool through_composed(const struct call *c, const bool *wanted, const zl_array *cotangent,
                              zl_array *out) {
     OP_ROOM(zl_array, more, c->inputs);
@@ -56,7 +57,7 @@ static bool check_positions(const struct call *c, const bool *wanted) {
     return true;
 }
 
-// Cotangents of the inputs, recorded for the stream that the call itself is for.
+// Computes the cotangents of a call's inputs, recorded on the stream of the call.
 static bool through(const struct back *b, const struct call *c, const bool *wanted, const zl_array *cotangent,
                     zl_array *out) {
     zl_stream before = recorder.stream;

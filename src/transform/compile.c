@@ -1,5 +1,5 @@
-// compile.c - compiled functions: they run once for each kind of inputs, and what they recorded is replayed
-// for later inputs of that kind.
+// compile.c - compiled functions. They run once for each signature of the inputs; later calls with that
+// signature replay what was recorded.
 
 #include <string.h>
 
@@ -9,10 +9,11 @@ struct zl_compiled_ {
     atomic_int refs;
     zl_fn f;
     bool shapeless;
-    struct map replays; // by signature; retained
+    struct map replays; // recordings by signature; retained
 };
 
-// Of the replays of functions, by address: a fork must find all of them open.
+// Locks for the replays, chosen by the address of the function. They are registered for fork(), so that the
+// replays are consistent in the child.
 static struct lock locks[16];
 
 static struct lock *lock_of(zl_compiled c) {
@@ -103,8 +104,8 @@ static struct replay *find(zl_compiled c, const struct signature *s) {
     return r;
 }
 
-// Keeps a replay for later calls, in place of one that is no longer usable. Returns false if the replay is
-// not worth keeping or memory runs out.
+// Keeps a replay for later calls, replacing one that is no longer usable. Returns false if the replay cannot
+// be used later or memory runs out.
 static bool remember(zl_compiled c, const struct signature *s, struct replay *r) {
     if (!replay_lasts(r))
         return false;
@@ -125,8 +126,8 @@ static const char no_data[] = "zl_compile: an array of a function that is being 
                               "the function does is recorded "
                               "once, for all calls, so it cannot be evaluated or read";
 
-// Stands for a number that was passed in. Its value is part of the signature; still, it is not the same as an
-// equal constant, since results depend on the number that this call was given.
+// Returns a tracer for a number that was passed in. Its value is part of the signature. Still, it differs
+// from an equal constant, since results depend on the number that this call was given.
 static zl_array trace_number(zl_array x) {
     zl_array a = graph_inline((zl_dtype)x->dtype, *array_value(x), ARRAY_WEAK);
     if (a)
@@ -182,7 +183,8 @@ static bool run(struct trace *t, zl_compiled c, const void *key, size_t key_byte
     return ok;
 }
 
-// Inside another transform, the function itself is traced instead of replayed.
+// Returns whether to call the function itself instead of a replay: when compilation is disabled, or when an
+// input is a tracer of an enclosing transform.
 static bool is_plain(int count, const zl_array *in) {
     bool plain = zl_get_compile_mode() == ZL_COMPILE_DISABLED;
     for (int i = 0; !plain && recorder.trace_depth && i < count; i++)

@@ -1,8 +1,9 @@
-// composed.c - derivatives of ops that say how other ops compute the same: those of that.
+// composed.c - derivatives of ops that are defined by other ops (op->composed): those other ops are
+// differentiated.
 
 #include "transform/transform.h"
 
-// A call as a function of its inputs.
+// A call, as the data of a function of its inputs.
 struct composition {
     const struct call *c;
     bool *is_constant; // by output: it has no derivative

@@ -1,22 +1,22 @@
-// cotangent.c - sums of cotangents in reverse mode. Those of disjoint slices of an array are concatenated
-// instead of padded and added.
+// cotangent.c - sums of cotangents in reverse mode. Cotangents of disjoint slices of an array are
+// concatenated instead of padded and added.
 //
 // Each element is the sum of the same numbers in the same order as if every slice were padded with zeros and
-// added, so results have the same bits. The one exception is the sign of zero: a -0.0 of a slice stays -0.0,
-// where adding the zeros of another one made it 0.0.
+// added, so results have the same bits. The one exception is the sign of zero: a -0.0 in a slice stays -0.0,
+// whereas adding the zeros that pad another slice would make it 0.0.
 
 #include <string.h>
 
 #include "transform/transform.h"
 
-// The cotangent of elements from start to stop along an axis.
+// The cotangent of the elements from start to stop along an axis.
 struct part {
     int64_t start, stop;
     zl_array g;
 };
 
-// Cotangents of slices along one axis that do not overlap, the last one first: mostly they come in this
-// order.
+// Cotangents of slices along one axis that do not overlap, sorted by descending position: mostly they arrive
+// in this order.
 struct cotangent_parts {
     struct part *part;
     int count, cap, axis;
@@ -24,9 +24,10 @@ struct cotangent_parts {
     zl_stream stream; // of the last slice
 };
 
-enum { PARTS_MOST = 1 << 14 }; // with the zeros between them fewer than a call has inputs
+enum { PARTS_MOST = 1 << 14 }; // with zeros in between, still fewer than a call may have inputs
 
-// A sum of two does not depend on their order, so parts may follow the first whole cotangent.
+// Adding two terms is commutative, so slices may still be collected after the first cotangent of the whole
+// array.
 bool cotangent_add(struct cotangent *t, zl_array g) {
     if (t->sum && !cotangent_join(t))
         return false;
@@ -49,7 +50,7 @@ static zl_array pad(const struct cotangent_parts *p) {
                   op_number((zl_dtype)only->g->dtype, 0));
 }
 
-// Appends zeros from one position to another, if there are elements between them.
+// Appends zeros for the elements in [from, to), if there are any.
 static bool add_gap(const struct cotangent_parts *p, int64_t from, int64_t to, zl_array *in, int *count) {
     int ndim = p->of->ndim;
     if (from == to)
@@ -93,8 +94,8 @@ bool cotangent_join(struct cotangent *t) {
 
 // Slices ----------------------------------------------------------------------------------------------------
 
-// The axis along which a call takes contiguous elements of an array, and all along the others; -1 if it does
-// something else.
+// Returns the axis along which a call takes a contiguous part of an array while it takes all of the other
+// axes. Returns -1 if it does something else.
 static int axis_of(const struct call *c, struct slice_run *out) {
     if (c->op != &op_slice || sized_is(c, c->in))
         return -1;
@@ -116,7 +117,8 @@ bool cotangent_is_part(const struct call *c) {
     return axis_of(c, &(struct slice_run){0}) >= 0;
 }
 
-// Where a part belongs among the others; -1: it overlaps one, or they are of another axis, or too many.
+// Returns the position at which to insert a part. Returns -1 if it overlaps another part, if the parts are
+// slices of another axis, or if there are too many.
 static int place_of(const struct cotangent_parts *p, int axis, const struct part *added) {
     int at = p->count;
     while (at && p->part[at - 1].start < added->start)
@@ -148,7 +150,8 @@ bool cotangent_add_part(struct cotangent *t, const struct call *c, struct cotang
     struct slice_run run = {0};
     int axis = axis_of(c, &run);
     const struct cotangent_parts *p = of_slice->parts;
-    if (!of_slice->sum && p && p->count && p->axis == axis) { // a slice of slices: parts of the whole array
+    if (!of_slice->sum && p && p->count && p->axis == axis) { // A slice of a slice: its parts become parts of
+                                                              // the whole array.
         for (int i = 0; i < p->count; i++) {
             struct part moved = {p->part[i].start + run.start, p->part[i].stop + run.start, p->part[i].g};
             if (!add_part(t, c, axis, moved))

@@ -1,12 +1,12 @@
 // custom.c - functions with rules of their own, and checkpoints, whose rule is to run the function again.
 //
-// The function runs at once; a call then stands between its results and the program. That call keeps the
-// rules alive as the storage of one more input, a leaf without elements: they go when the call's inputs are
-// let go.
+// The function runs at once. A call of op_custom then passes on its results, so that transforms find it
+// there. That call keeps the rules alive as the storage of one more input, a leaf without elements: they are
+// released with the call's inputs.
 
 #include "transform/transform.h"
 
-// The parts of a call of op_custom.
+// The inputs of a call of op_custom, by what they are.
 struct parts {
     const zl_custom_fn *rules;
     int results, count;
@@ -37,8 +37,8 @@ static bool check_rule(const char *rule, bool ok, const zl_outputs *out, int exp
                        out->count, expected);
 }
 
-// Converts what a rule returned to the cotangent or tangent of x: it must have the shape of x, and is cast to
-// its dtype.
+// Converts a cotangent or tangent that a rule returned to that of x: it must have the shape of x, and is cast
+// to its dtype.
 static zl_array fit(const char *rule, zl_array a, zl_array x) {
     if (!shape_equal(a->ndim, a->dim, x->ndim, x->dim))
         return error_set(ZL_ERROR_SHAPE,
@@ -67,7 +67,7 @@ static bool vjp_all(const struct call *c, const bool *wanted, const zl_array *co
     struct parts p = parts_of(c);
     zl_outputs grads = {0};
     bool ok = run_vjp(&p, c, cotangent, &grads);
-    for (int i = 0; ok && i < p.count; i++) // held by the current scope from here on
+    for (int i = 0; ok && i < p.count; i++) // from here on, the current scope keeps the results
         if (wanted[p.results + i])
             ok = (out[p.results + i] = op_same(fit("vjp", grads.item[i], p.in[i])));
     outputs_clear(&grads);
@@ -90,7 +90,7 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return ok;
 }
 
-// Without a rule the function itself is mapped: what it recorded was.
+// Without a rule, the calls that the function recorded have been mapped already: the results are passed on.
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     struct parts p = parts_of(c);
     zl_outputs many = {0};
@@ -147,7 +147,7 @@ static void release_rules(void *context) {
     memory_free(rules);
 }
 
-// A leaf that holds the rules.
+// Returns a leaf that holds the rules.
 static zl_array hold(const zl_custom_fn *f) {
     zl_custom_fn *rules = memory_alloc(sizeof *rules);
     struct storage *storage = rules ? storage_foreign(NULL, 0, release_rules, rules) : NULL;
@@ -203,7 +203,7 @@ bool zl_custom(const zl_custom_fn *f, int count, const zl_array *in, zl_outputs 
 
 // Checkpoints -----------------------------------------------------------------------------------------------
 
-// A function that is run again for its gradients.
+// A function that is run again when its gradients are computed.
 struct checkpoint {
     zl_fn f;
     atomic_int refs;
@@ -214,7 +214,8 @@ static bool call_again(void *data, int count, const zl_array *in, zl_outputs *ou
     return f.call(f.data, count, in, out);
 }
 
-// The inputs, but not before the cotangents are there: else it would be run again right away.
+// Makes the inputs depend on the cotangents, so that the second run does not start before the backward pass
+// reaches it.
 static bool delay(int count, const zl_array *in, int results, const zl_array *cotangent, zl_array *out) {
     for (int i = 0; i < count; i++)
         if (!(out[i] = zl_depends(in[i], cotangent, results)))

@@ -1,15 +1,15 @@
-// deferred.c - the op of calls that are deferred (op/defer.c): what they hold is transformed when it is done,
-// so that derivatives and batches are deferred in the same way.
+// deferred.c - the op of deferred calls (op/defer.c). Its rules defer a transform of the function that the
+// call holds, so derivatives and batches are deferred too.
 
 #include "transform/transform.h"
 
-// What is deferred: a function, or a transform of one. Counted references.
+// The function that a deferred call holds, or the transform of it. References are counted.
 struct deferral {
     atomic_int refs;
     zl_fn f;      // retained
     int count;    // inputs of f
-    int results;  // that f gives
-    bool *given;  // VJP: by result, has a cotangent; JVP: by input, has a tangent
+    int results;  // number of results of f
+    bool *given;  // VJP: by result, whether it has a cotangent; JVP: by input, whether it has a tangent
     bool *wanted; // VJP: by input
     int *axis;    // VMAP: by input
 };
@@ -48,7 +48,7 @@ static zl_fn function_of(struct deferral *d,
     return (zl_fn){call, d, retain_deferral, release_deferral};
 }
 
-// One cotangent for each result; those that are not given are zeros.
+// Writes one cotangent for each result; those that are not given are zeros.
 static bool all_cotangents(const struct deferral *d, const zl_array *in, zl_array *out) {
     if (op_run_now(d->f, d->count, in, d->results, out) != d->results)
         return false;
@@ -58,7 +58,7 @@ static bool all_cotangents(const struct deferral *d, const zl_array *in, zl_arra
     return true;
 }
 
-// Inputs of f, then cotangents; gives those of the wanted inputs.
+// Takes the inputs of f, then the cotangents that are given; gives the cotangents of the wanted inputs.
 static bool call_vjp(void *data, int count, const zl_array *in, zl_outputs *out) {
     struct deferral *d = data;
     (void)count;
@@ -71,7 +71,7 @@ static bool call_vjp(void *data, int count, const zl_array *in, zl_outputs *out)
     return ok;
 }
 
-// in with the arrays that are there behind it; how many there are.
+// Writes the inputs, then those arrays of the list that are not NULL, to `out`. Returns their number.
 static int join(int count, const zl_array *in, int more, const zl_array *list, bool *given, zl_array *out) {
     for (int i = 0; i < count; i++)
         out[i] = in[i];
@@ -99,7 +99,7 @@ bool deferred_vjp(zl_fn f, int count, const zl_array *in, int results, const boo
     return ok;
 }
 
-// Inputs of f, then tangents; gives those of the results.
+// Takes the inputs of f, then the tangents that are given; gives the tangents of the results.
 static bool call_jvp(void *data, int count, const zl_array *in, zl_outputs *out) {
     struct deferral *d = data;
     (void)count;

@@ -1,13 +1,13 @@
 // dot.c - zl_to_dot: writes graphs of calls and arrays for Graphviz, under MLX's names.
 //
-// Elementwise calls of a compiled function that only lead to each other are drawn as one node, as MLX does:
-// "CompiledMultiplyAdd".
+// Elementwise calls of a compiled function whose results are read only within the group are drawn as one
+// node, as MLX does: "CompiledMultiplyAdd".
 
 #include "transform/transform.h"
 
-// Names of arrays: those that were given, else A, B, ..., Z, AA, ... in the order in which they are met.
+// The names of arrays: those that were given, else A, B, ..., Z, AA, ... in the order of their first use.
 struct naming {
-    struct map number; // plus one, by address
+    struct map number; // array numbers plus one, by address
     int next, count;
     const zl_array *array;
     const char *const *name;
@@ -22,7 +22,7 @@ static void add_letters(struct text *out, int number) {
     text_add(out, "\"%.*s\"", (int)COUNT(letter) - at, letter + at);
 }
 
-// Sets *number to the number of x, and *is_new to whether x is met for the first time.
+// Sets *number to the number of x, and *is_new to whether x is used for the first time.
 static bool number(struct naming *n, zl_array x, int *number, bool *is_new) {
     uintptr_t known = (uintptr_t)map_get(&n->number, &x, sizeof x);
     *is_new = !known;
@@ -53,7 +53,7 @@ static bool has_history(zl_array x) {
     return x->call && !x->call->detached;
 }
 
-// Draws an array that no call of the graph computes, when it is first met.
+// Draws an array that no call of the graph computes, at its first use.
 static bool add_source(struct naming *n, zl_array x) {
     bool is_new;
     int at;
@@ -71,16 +71,15 @@ static bool add_source(struct naming *n, zl_array x) {
 
 // Groups ----------------------------------------------------------------------------------------------------
 
-// The readers of a call, where they are not a single group: none, several groups, or a call outside all
-// groups.
+// The readers of a call if they are not a single group: none, several groups, or a call outside all groups.
 enum { NOBODY = -1, SEVERAL = -2, OTHERS = -3 };
 
-// Which calls are drawn as one node. A group is named by the index of its last call.
+// The calls that are drawn as one node. A group is named by the index of its last call.
 struct groups {
-    int *group;        // that the call is part of; SEVERAL: each stretches for itself
+    int *group;        // the group of each call; SEVERAL: a broadcast that each group which reads it copies
     int *first, *next; // members of the group that ends with the call, inputs first
-    int *shown;        // the last group that a stretched array was shown in
-    bool *read;        // by number of the array: a call reads it
+    int *shown;        // by call: the last group that was labelled with the broadcast
+    bool *read;        // by number of the array: some call reads it
 };
 
 static bool start_groups(struct groups *g, const struct walk *w) {
@@ -146,7 +145,7 @@ static void make_groups(struct groups *g, const struct walk *w, int count, const
     }
 }
 
-// Returns the broadcast of an input that the group computes itself for a member, or NULL.
+// Returns the call of a broadcast that the group copies for an input of a member, or NULL.
 static const struct call *copied(const struct groups *g, const struct walk *w, const struct call *member,
                                  zl_array x, int group) {
     int from = walk_call(w, x);
@@ -154,7 +153,7 @@ static const struct call *copied(const struct groups *g, const struct walk *w, c
     return copies && is_stretch(w->call[from]) ? w->call[from] : NULL;
 }
 
-// Whether x comes into the group from outside.
+// Returns whether x is computed outside the group.
 static bool is_outside(const struct groups *g, const struct walk *w, zl_array x, int group) {
     int call = walk_call(w, x);
     return call < 0 || g->group[call] != group;
@@ -162,7 +161,7 @@ static bool is_outside(const struct groups *g, const struct walk *w, zl_array x,
 
 // Drawing ---------------------------------------------------------------------------------------------------
 
-// Adds the names of what a group copies for a member.
+// Adds the labels of the broadcasts that a group copies for a member. Returns whether there are any.
 static bool label_copies(struct groups *g, const struct walk *w, const struct call *member, int group,
                          struct text *label) {
     bool any = false;

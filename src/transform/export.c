@@ -1,8 +1,8 @@
 // export.c - zl_exporter: traces a function and writes what it recorded to a file.
 //
-// The calls between inputs and results are listed; those that the results do not need are left out, as are
-// functions with rules of their own, whose results are what the function inside recorded. Arrays without a
-// history are constants: kept once, however many traces use them.
+// The file lists the calls between inputs and results. Calls that the results do not need are left out. So
+// are calls of functions with rules of their own: the calls inside such a function stand in their place.
+// Arrays without a history are constants, each stored once for all traces that use it.
 
 #include <string.h>
 
@@ -20,11 +20,11 @@ struct zl_exporter_ {
     struct text traces;
     struct function_inputs *inputs; // of each trace
     int count, cap;
-    const struct op **op; // by their numbers in the file
+    const struct op **op; // by number in the file
     int ops, op_cap;
-    struct constant *constant; // by their numbers in the file
+    struct constant *constant; // by number in the file
     int constants, constant_cap;
-    struct map numbers; // of ops and constants, plus one, by address
+    struct map numbers; // numbers of ops and constants plus one, by address
 };
 
 // Numbers and texts -----------------------------------------------------------------------------------------
@@ -55,7 +55,8 @@ static void put_kind(struct text *out, zl_array a) {
 
 // Tables ----------------------------------------------------------------------------------------------------
 
-// The number of what is at an address, or that of a new entry.
+// Returns the number of the entry for an address; a new one gets the number `next`. Returns -1 if memory runs
+// out.
 static int number_of(struct zl_exporter_ *e, const void *address, int next) {
     uintptr_t known = (uintptr_t)map_get(&e->numbers, &address, sizeof address);
     if (known)
@@ -77,7 +78,7 @@ static int number_op(struct zl_exporter_ *e, const struct op *op) {
     return number;
 }
 
-// Evaluates it; the data is that of dense.
+// Evaluates a constant, and reads its data in row-major order.
 static bool read_constant(struct constant *c, zl_array a) {
     zl_array dense = array_is(a, ARRAY_INLINE) ? a : zl_contiguous(a, false);
     const void *data = dense ? zl_data(dense) : NULL;
@@ -128,17 +129,17 @@ static void put_op(struct text *out, const struct op *op) {
 
 // What a call stands for ------------------------------------------------------------------------------------
 
-// One trace on its way to the file.
+// One trace while it is written to the file.
 struct listing {
     struct zl_exporter_ *e;
     struct text *out;
     struct walk w;
-    bool *live; // by number of the walk: something in the file reads it
-    int *place; // by number of the walk: number in the file
+    bool *live; // by number of the walk: the file needs it
+    int *place; // by number of the walk: the number in the file
     int next;
 };
 
-// Functions with rules of their own pass on what the function inside gave.
+// Returns the array inside a function with rules of its own that x passes on, or x itself.
 static zl_array behind(zl_array x) {
     while (x->call && !x->call->detached && x->call->op == &op_custom)
         x = x->call->in[x->index];
@@ -161,8 +162,8 @@ static bool broadcasts_to(zl_array x, zl_array y) {
     return fits;
 }
 
-// Whether y has the shape of a matrix product of the first two, and of what is added to it, if there is a
-// third.
+// Returns whether y has the shape of the product of the matrices in[0] and in[1] and, with a third input,
+// whether that broadcasts to it.
 static bool is_product(zl_array y, int inputs, const zl_array *in) {
     zl_array a = in[0], b = in[1];
     OP_ROOM(int64_t, dim, MAX_OF(a->ndim, b->ndim));
@@ -176,9 +177,9 @@ static bool is_product(zl_array y, int inputs, const zl_array *in) {
     return shape_equal(y->ndim, y->dim, batch + 2, dim) && (inputs < 3 || broadcasts_to(in[2], y));
 }
 
-// The call that is replayed instead of c, and its inputs. Batches of a matrix product are joined, or
-// stretched, to the sizes that they have when it is recorded: where sizes may change, the product as a whole
-// is recorded again.
+// Returns the call that is written instead of c, and its inputs. A matrix product is recorded with batches
+// that are joined or broadcast to the sizes of the trace. If sizes may change, the product is written without
+// these steps, as one call on the inputs before them.
 static const struct call *meaning(const struct listing *l, const struct call *c, const zl_array **in,
                                   zl_array *before) {
     const struct call *product = c->op == &op_unflatten ? product_of(c->in[0]) : c;
@@ -325,7 +326,7 @@ static void put_header(struct text *out, const struct text *structure) {
     text_bytes(out, digest, FUNCTION_DIGEST);
 }
 
-// Adds each constant, padded to a multiple of FUNCTION_ALIGN bytes.
+// Lists the data of each constant, padded to a multiple of FUNCTION_ALIGN bytes. Returns the number of parts.
 static int add_constants(const struct zl_exporter_ *e, struct file_part *part) {
     static const char zeros[FUNCTION_ALIGN];
     int parts = 0;
@@ -391,7 +392,7 @@ static bool is_new(const zl_exporter *e, int count, const zl_array *in, int name
     return order;
 }
 
-// A trace that failed leaves ops and constants behind: nothing in the file reads them.
+// A trace that fails may leave ops and constants in the tables; no trace in the file refers to them.
 static bool add_trace(zl_exporter *e, struct function_inputs *f) {
     struct trace t;
     zl_outputs results = {0};

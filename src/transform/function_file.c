@@ -1,5 +1,5 @@
-// function_file.c - inputs of functions in files: their dtypes, shapes and names, and whether arrays fit
-// them.
+// function_file.c - the inputs of functions in files: their dtypes, shapes and names, and whether given
+// arrays match them.
 
 #include "transform/function_file.h"
 
@@ -30,7 +30,7 @@ static bool is_like(zl_array a, zl_array b, bool shapeless) {
            (shapeless || shape_equal(a->ndim, a->dim, b->ndim, b->dim));
 }
 
-// Where a name stands in a list; -1: it does not.
+// Returns the position of a name in a list, or -1.
 static int find_name(const char *wanted, int count, const char *const *name) {
     for (int i = 0; i < count; i++)
         if (!strcmp(wanted, name[i]))

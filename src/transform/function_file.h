@@ -1,13 +1,13 @@
 // function_file.h - functions in files: what export.c writes and import.c reads.
 //
-//     header     magic, version, bytes of the structure, its SHA-256
-//     structure  all that is not data of constants: tables of dtypes, ops with their fields, constants; then
-//                traces
+// header     magic, version, bytes of the structure, its SHA-256
+//     structure  everything but the data of constants: tables of dtypes, of ops with their fields, and of
+//                constants; then the traces
 //     data       of constants, each at a multiple of 64 bytes; the structure has the SHA-256 of each
 //
-// Numbers are little-endian; a text is the number of its bytes, then the bytes. Ops, fields and dtypes are
-// positions in the tables, which hold their names, so that a version that numbers them in another way can
-// read the file too.
+// Numbers are little-endian. A text is its length in bytes, then the bytes. Ops, fields and dtypes are
+// positions in the tables, which hold their names, so that a version with another numbering can read the file
+// too.
 
 #ifndef FUNCTION_FILE_H
 #define FUNCTION_FILE_H
@@ -21,7 +21,8 @@ enum {
     FUNCTION_ALIGN = 64,
     FUNCTION_DIGEST = 64,
 };
-// in a reference: the rest is the number of a constant; else of an array of the trace
+// If this bit of a reference is set, the other bits are the number of a constant, else of an array of the
+// trace.
 #define FUNCTION_CONSTANT 0x80000000u
 
 enum constant_kind { CONSTANT_DATA, CONSTANT_NUMBER, CONSTANT_WEAK, CONSTANT_KINDS };
@@ -33,7 +34,7 @@ static inline size_t function_align(size_t bytes) {
 
 // function_file.c -------------------------------------------------------------------------------------------
 
-// What inputs a trace takes: arrays without data, of which the last have names.
+// The inputs that a trace takes: arrays without data, the last of which have names.
 struct function_inputs {
     int count, named;
     zl_array *array; // retained
@@ -44,7 +45,7 @@ bool function_inputs_make(struct function_inputs *f, int count, int named);
 // Releases the inputs and frees the room.
 void function_inputs_free(struct function_inputs *f);
 // Returns whether arrays, of which the last `named` have names, can be its inputs. If so, sets order[i] to
-// which of them is input i. If shapeless, sizes need not agree.
+// the position in `in` of input i. If shapeless, sizes need not agree.
 bool function_inputs_match(const struct function_inputs *f, bool shapeless, int count, const zl_array *in,
                            int named, const char *const *name, int *order);
 // Appends the dtypes and shapes of inputs, as "(float32 (2, 3), x: int32 ())".

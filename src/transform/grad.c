@@ -1,8 +1,8 @@
-// grad.c - zl_grad: gradients on a graph that was recorded without a transform, and was not evaluated yet.
+// grad.c - zl_grad: gradients of a graph that was recorded without a transform and is not evaluated yet.
 
 #include "transform/transform.h"
 
-// A loss that is one of the arrays needs no history.
+// Returns whether the loss has a graph to differentiate. A loss that is itself one of the arrays needs none.
 static bool has_history(zl_array loss, int count, const zl_array *wrt) {
     bool is_given = false;
     for (int i = 0; !is_given && i < count; i++)

@@ -1,16 +1,16 @@
-// import.c - zl_import: functions read from files, and called by recording their calls again.
+// import.c - zl_import: reads functions from files, and calls them by recording their calls again.
 //
-// A file is not trusted. The reader knows where it ends and stops at the first thing that makes no sense;
-// each call becomes a template, a call without data that op_replay holds against the op's contract; and each
-// trace is replayed once on arrays without data, so that what can be loaded can be called.
+// A file is not trusted. The reader checks bounds and stops at the first invalid entry. Each call becomes a
+// template, a call without data, and op_replay checks it against the contract of its op. Each trace is
+// replayed once on arrays without data, so that every function that loads can be called.
 
 #include <string.h>
 
 #include "transform/function_file.h"
 
-// A call: what is replayed, and where its inputs come from.
+// A call of a trace: its template, and references to its inputs.
 struct step {
-    zl_array first; // output of the template; retained
+    zl_array first; // the first output of the template; retained
     uint32_t *reference;
 };
 
@@ -18,7 +18,7 @@ struct traced {
     struct function_inputs inputs;
     struct step *step;
     int steps;
-    int arrays; // inputs and outputs of steps
+    int arrays; // number of inputs of the trace and outputs of steps
     uint32_t *result;
     int results;
 };
@@ -36,21 +36,21 @@ static const char function[] = "zl_import";
 
 // Reading ---------------------------------------------------------------------------------------------------
 
-// Takes part after part. What is past the end, or makes no sense, gives 0 and sets failed.
+// Reads values one after the other. A read past the end, or of an invalid value, gives 0 and sets failed.
 struct reader {
     const char *path;
-    const uint8_t *data; // of constants
+    const uint8_t *data; // the data of constants
     size_t data_bytes;
-    size_t data_used; // up to where constants were read
-    const uint8_t *at, *end; // of the structure
+    size_t data_used; // the end of the constants read so far
+    const uint8_t *at, *end; // the position in the structure, and its end
     bool failed;
-    zl_dtype *dtype; // by their numbers in the file
+    zl_dtype *dtype; // by number in the file
     int dtypes;
     struct file_op *op;
     int ops;
 };
 
-// An op of the file: where each field of ours stands among those of the file.
+// An op of the file: the position of each field of our op among the fields in the file.
 struct file_op {
     const struct op *op;
     uint8_t field[UINT8_MAX];
@@ -73,7 +73,8 @@ static uint64_t take(struct reader *r, int bytes) {
     return value;
 }
 
-// How many of what takes at least so many bytes follow.
+// Reads the number of entries of a list, each of at least bytes_each bytes. Fails if they do not fit into the
+// rest of the file.
 static int take_count(struct reader *r, int bytes_each) {
     uint64_t count = take(r, 4);
     if (r->failed || count > (uint64_t)(r->end - r->at) / (unsigned)bytes_each)
@@ -81,7 +82,7 @@ static int take_count(struct reader *r, int bytes_each) {
     return count > INT32_MAX / 2 ? (damaged(r, "a list is too long"), 0) : (int)count;
 }
 
-// Not NUL-terminated.
+// Reads a text, which is not NUL-terminated.
 static const char *take_text(struct reader *r, int *bytes) {
     *bytes = take_count(r, 1);
     const char *text = (const char *)r->at;
@@ -107,7 +108,7 @@ static zl_dtype take_dtype(struct reader *r) {
     return r->dtype[number];
 }
 
-// Dtype and sizes; *dim is to be freed.
+// Reads a dtype and sizes. The caller frees *dim.
 static bool take_kind(struct reader *r, struct array_spec *spec, int64_t **dim) {
     int64_t size;
     *spec = (struct array_spec){.dtype = take_dtype(r), .ndim = take_count(r, 8)};
@@ -131,7 +132,7 @@ static zl_dtype dtype_named(const char *name, int bytes) {
     return ZL_DTYPE_COUNT;
 }
 
-// A dtype that we do not know is refused when something has it.
+// Reads the table of dtypes. Fails if this version does not know one of them.
 static bool read_dtypes(struct reader *r) {
     int count = take_count(r, 4), bytes;
     r->dtype = memory_alloc(sizeof *r->dtype * ((size_t)count + 1));
@@ -155,7 +156,8 @@ static bool unknown(struct reader *r, const char *what, int bytes, const char *n
     return false;
 }
 
-// The list of all that is left is the last of the fields, here and there.
+// Reads a field of an op and finds ours with the same name and type. A field that takes all remaining
+// arguments must be the last one both in the file and in our op.
 static bool read_field(struct reader *r, struct file_op *o, int index, int fields) {
     int bytes;
     const char *name = take_text(r, &bytes);
@@ -172,7 +174,8 @@ static bool read_field(struct reader *r, struct file_op *o, int index, int field
     return unknown(r, "argument", bytes, name);
 }
 
-// What would run as code: on a GPU if that is wanted, never on the CPU.
+// Returns whether a file may contain this op. Kernels in C for the CPU are never loaded; kernels in CUDA C++
+// only if ZL_FILE_KERNELS allows it.
 static bool is_welcome(struct reader *r, const struct op *op) {
     if (op != &op_cpu_kernel && (op != &op_cuda_kernel || setting_flag(SETTING_FILE_KERNELS)))
         return true;
@@ -228,7 +231,7 @@ static zl_array read_data(struct reader *r, const struct array_spec *spec) {
     if (r->failed || r->end - r->at < FUNCTION_DIGEST || offset > r->data_bytes ||
         bytes > r->data_bytes - offset)
         return damaged(r, "a constant outside of it"), NULL;
-    if (offset < r->data_used) // else a small file could stand for any amount of memory
+    if (offset < r->data_used) // overlaps would let a small file take any amount of memory
         return damaged(r, "constants that overlap"), NULL;
     r->data_used = (size_t)offset + bytes;
     hash_sha256(r->data + offset, bytes, digest);
@@ -260,7 +263,7 @@ static bool read_constants(struct reader *r, zl_imported *f) {
 
 // Traces ----------------------------------------------------------------------------------------------------
 
-// Arrays by their numbers while a trace is read or replayed.
+// The arrays of a trace, by number, while it is read or replayed.
 struct values {
     zl_array *array;
     int count;
@@ -311,7 +314,7 @@ static bool read_inputs(struct reader *r, struct function_inputs *f) {
     return true;
 }
 
-// The arguments, in the order that our op has them. Dtypes have other numbers here.
+// Puts the arguments into the order of our op's fields, and translates the numbers of dtypes.
 static bool order_arguments(struct reader *r, const struct file_op *o, int args, const int64_t *from,
                             int64_t *to) {
     int fields = o->op->fields;
@@ -328,7 +331,7 @@ static bool order_arguments(struct reader *r, const struct file_op *o, int args,
     return true;
 }
 
-// A call without data, of outputs as the file says that they are.
+// Makes a call without data, whose outputs are those in the file.
 static zl_array make_template(const struct op *op, int inputs, const zl_array *in, int args,
                               const int64_t *arg, struct reader *r) {
     int outputs = take_count(r, 5), made = 0;
@@ -394,7 +397,8 @@ static bool read_steps(struct reader *r, const zl_imported *f, struct traced *t)
 
 // Replaying -------------------------------------------------------------------------------------------------
 
-// What was recorded again is what the file said it would be.
+// Returns whether the outputs of a call have the shapes that the file states. If not, returns false with an
+// error.
 static bool has_shapes(const struct call *c, const zl_array *out) {
     for (int i = 0; i < c->outputs; i++) {
         zl_array y = call_output(c, i);
@@ -417,7 +421,7 @@ static bool replay_step(const zl_imported *f, const struct step *s, struct value
     return op_replay("zl_imported_call", c, in, out) && (!exact || has_shapes(c, out));
 }
 
-// in: by number of the input of the trace, order says which of them.
+// Replays a trace. Input i is in[order[i]], or in[i] if order is NULL.
 static bool replay(const zl_imported *f, const struct traced *t, const zl_array *in, const int *order,
                    bool exact, zl_outputs *out) {
     struct values v = {.array = memory_alloc(sizeof *v.array * ((size_t)t->arrays + 1))};
@@ -453,13 +457,13 @@ static bool read_traces(struct reader *r, zl_imported *f) {
 
 static bool read_structure(struct reader *r, zl_imported *f) {
     int bytes;
-    take_text(r, &bytes); // who wrote it
+    take_text(r, &bytes); // the name of the library that wrote it
     f->shapeless = take(r, 1);
     f->metadata = take_string(r);
     return f->metadata && read_dtypes(r) && read_ops(r) && read_constants(r, f) && read_traces(r, f);
 }
 
-// The structure is what the header says; then its bounds are set.
+// Checks the header against the structure, and sets the bounds of structure and data.
 static bool read_header(struct reader *r, const uint8_t *file, size_t bytes) {
     char digest[FUNCTION_DIGEST + 1];
     *r = (struct reader){.path = r->path, .at = file, .end = file + MIN_OF(bytes, FUNCTION_HEADER)};

@@ -1,8 +1,8 @@
-// jvp.c - forward mode: the tangents of results from those of inputs.
+// jvp.c - forward mode: computes the tangents of results from those of inputs.
 
 #include "transform/transform.h"
 
-// Tangents of a call's outputs, recorded for the stream that the call itself is for.
+// Computes the tangents of a call's outputs, recorded on the stream of the call.
 static bool through(const struct call *c, const zl_array *tangent, zl_array *out) {
     zl_stream before = recorder.stream;
     recorder.stream = c->stream;
@@ -40,7 +40,7 @@ static bool push(const struct walk *w, const struct call *c, zl_array *tangents)
     return true;
 }
 
-// MLX: what a truth value's tangent is used for wants numbers.
+// As in MLX, the zero tangent of a bool array is float32, since it is used in arithmetic.
 static zl_array zero_tangent(zl_array y) {
     return zl_zeros((zl_shape){y->dim, y->ndim}, y->dtype == ZL_BOOL ? ZL_FLOAT32 : (zl_dtype)y->dtype);
 }

@@ -1,5 +1,5 @@
-// primitive.c - calls as MLX names its primitives, with their arguments: for drawings, and for who is told
-// the steps of a function. An op that is not in the table has its own name in MLX's manner, and its own
+// primitive.c - describes calls as MLX's primitives with their arguments, for drawings and for listeners of
+// the steps of a function. An op that is not in the table keeps its own name, in MLX's style, and its own
 // arguments.
 
 #include <ctype.h>
@@ -12,29 +12,29 @@
 enum shows {
     SHOW_END,
     SHOW_FIXED, // the number `at`
-    SHOW_TRUTH, // the same as a bool
-    SHOW_ARG,   // argument `at`: an integer, a bool, a double, an integer as a double
+    SHOW_TRUTH, // the number `at` as a bool
+    SHOW_ARG,   // argument `at`: as an integer, a bool, a double, and an integer as a double
     SHOW_ARG_BOOL,
     SHOW_ARG_DOUBLE,
     SHOW_ARG_NUMBER,
-    SHOW_CODE,   // digit number arg[at] of code: MLX's number for it
-    SHOW_LETTER, // letter number arg[at] of code, which has a NUL behind each
+    SHOW_CODE,   // MLX's number for a code: the digit at index arg[at] of `code`
+    SHOW_LETTER, // the letter at index arg[at] of `code`; a NUL follows each letter
     SHOW_DTYPE,  // of the result
     SHOW_BYTES,  // of an element of the result
-    SHOW_LAST,   // axis of the first input
-    SHOW_AXES,   // of the first input, all of them
-    SHOW_PART,   // part number `part` of `of` equal ones, of the arguments from `at` on
-    // the same of 3 parts, start, stop and step of each axis of the first input: as numbers inside it
+    SHOW_LAST,   // the last axis of the first input
+    SHOW_AXES,   // all axes of the first input
+    SHOW_PART,   // part number `part` of the arguments from `at` on, divided into `of` equal parts
+    // the same of three parts, the start, stop and step of each axis of the first input, clamped to its size
     SHOW_SLICE,
-    SHOW_EVERY, // of the same arguments, every `of`-th, from number `part` on
-    SHOW_HEAD,  // from `at` on as many as argument 0 says
-    SHOW_TAIL,  // what follows those
+    SHOW_EVERY, // of the arguments from `at` on, every `of`-th, beginning with number `part`
+    SHOW_HEAD,  // as many arguments from `at` on as argument 0 says
+    SHOW_TAIL,  // the arguments after those
 };
 
 struct shown {
     uint8_t shows; // enum shows
     int8_t at, part, of;
-    bool is_shape; // MLX tells sizes from other lists
+    bool is_shape; // it is a shape: MLX distinguishes shapes from other lists
     const char *code;
 };
 
@@ -64,7 +64,7 @@ struct shown {
 
 enum { MOST = 8 };
 
-// Numbers of MLX's enumerations, by ours.
+// Numbers in MLX's enumerations, indexed by ours.
 #define UPDATES "42301" // enum update
 #define SCANS   "23014" // enum scan
 
@@ -85,7 +85,7 @@ static const struct primitive *find(const struct op *op) {
 
 // Names -----------------------------------------------------------------------------------------------------
 
-// "expand_dims" as "ExpandDims".
+// Adds the name in camel case: "expand_dims" as "ExpandDims".
 static void add_words(struct text *out, const char *name) {
     bool starts = true;
     for (; *name; name++) {
@@ -105,7 +105,7 @@ void primitive_label(const struct op *op, struct text *out) {
 
 // Showing ---------------------------------------------------------------------------------------------------
 
-// Copies every step-th of count arguments to the room, which lists then are in.
+// Copies `count` arguments, `step` apart, to *room and advances it. Returns them as a list.
 static zl_shape list_of(const int64_t *arg, int64_t step, int64_t count, int64_t **room) {
     zl_shape list = {*room, (int)count};
     for (int64_t i = 0; i < count; i++)
@@ -120,8 +120,8 @@ static zl_shape all_axes(int ndim, int64_t **room) {
     return list;
 }
 
-// A slice that goes back to the first element stops before what a negative number can say: as MLX, at -size -
-// 1.
+// Returns start, stop or step of a slice. With a negative step, the stop of a slice that includes the first
+// element cannot be written as a negative index; as in MLX, it is -size - 1.
 static zl_shape slice_part(const struct call *c, const int64_t *arg, int part, int64_t **room) {
     int ndim = c->in[0]->ndim;
     zl_shape list = {*room, ndim};
@@ -168,7 +168,7 @@ static zl_argument shown(const struct call *c, const struct shown *s, int64_t **
     }
 }
 
-// A field of an op that is not in the table.
+// Describes a field of an op that is not in the table.
 static struct shown own_field(const struct op *op, int index) {
     static const uint8_t shows[] = {[FIELD_INT] = SHOW_ARG,
                                     [FIELD_BOOL] = SHOW_ARG_BOOL,

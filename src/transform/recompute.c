@@ -1,45 +1,44 @@
-// recompute.c - lets a compiled function compute cheap results again instead of keeping them for later.
+// recompute.c - lets a compiled function recompute cheap results instead of keeping them until they are read.
 //
-// In a training step the backward part reads results of the forward part again: of gelu(x), for example, x
-// divided by a constant, and its erf. Each of them, if kept, is written, read, and occupies memory while all
-// layers in between run. Computing it again from x costs a few instructions in a kernel that reads x anyway.
-// So where a result of elementwise steps is read far behind by elementwise steps, these get copies of the
-// steps that compute it, from one array that is kept anyway or is smaller than the result.
+// In a training step the backward pass reads results of the forward pass: of gelu(x), for example, x divided
+// by a constant, and its erf. If kept, each of them is written, read, and occupies memory while all layers in
+// between run. Computing it again from x costs a few instructions in a kernel that reads x anyway. So if
+// elementwise steps compute a result, and elementwise steps far later read it, the readers get copies of the
+// steps that compute it. The copies start from one array that is kept anyway or is smaller than the result.
 //
-// A reader is far if more steps that are not elementwise, mostly products, lead to it than to the result:
-// then no kernel contains both.
+// A reader is far if more non-elementwise steps, mostly products, lead to it than to the result. Then no
+// kernel can contain both.
 
 #include <string.h>
 
 #include "transform/replay.h"
 
 enum {
-    LEAST = 1 << 16, // bytes of a result that is worth it
-    SMALL = 16,      // part of its bytes that another array may have to count for nothing
-    DEEPEST = 12,    // steps that are copied for one reader
+    LEAST = 1 << 16, // the fewest bytes of a result for which recomputing pays
+    SMALL = 16,      // arrays of at most 1/16 of its bytes may be kept at no cost
+    DEEPEST = 12,    // the most steps that are copied for one reader
 };
 
 // A copy of a step, and the step of the replay that it is inserted before.
 struct copy {
     struct step step;
-    int before, next; // next: of those before the same step
+    int before, next; // next: the next copy before the same step
 };
 
 struct work {
     struct replay *r;
-    bool cheap_only; // functions that take long are left: on a CPU
-    int *in;         // the slots of inputs as they were
-    int *maker;      // by slot: the step that makes it; -1: an input, or a kept array
+    bool cheap_only; // leave out functions that take long, such as exp: on a CPU
+    int *in;         // the slots of inputs before any change
+    int *maker;      // by slot: the step that computes it; -1: an input, or a kept array
     int *until;      // by slot: the last step that reads it; r->steps: it is a result
-    int *stage;      // by step: how many steps that are not elementwise lead to it
-    int *reader, *next,
-        // reader: by slot, the first place in r->in that reads it; next: by place, the next one that reads
-        // the same slot; owner: by place, the step that it belongs to
-        *owner;
+    int *stage;      // by step: how many non-elementwise steps lead to it
+    // reader: by slot, the first place in r->in that reads it; next: by place, the next one that reads the
+    // same slot; owner: by place, the step whose input it is
+    int *reader, *next, *owner;
     struct copy *copy;
     int copies, copy_cap;
-    int *first, *last; // by step: copies that come before it
-    struct map known;  // of a slot and a stage, the number of the copy, and one
+    int *first, *last; // by step: the list of copies inserted before it
+    struct map known;  // maps a slot and a stage to the number of the copy, plus one
 };
 
 // Kinds -----------------------------------------------------------------------------------------------------
@@ -124,16 +123,16 @@ static void find_facts(struct work *w) {
 
 // Asking ----------------------------------------------------------------------------------------------------
 
-// One reader of a result: what its copies read.
+// The reader of a result for which copies are planned, and what they need.
 struct want {
     int reader;
-    int64_t bytes; // of the result
+    int64_t bytes; // size of the result
     int leaf, steps;
 };
 
 static bool can_make(const struct work *w, struct want *q, int slot);
 
-// Whether something reads it then anyway, or about then.
+// Returns whether the slot is kept until the reader runs anyway, or is read at about the same time.
 static bool is_there(const struct work *w, const struct want *q, int slot) {
     int until = w->until[slot];
     return w->maker[slot] < 0 || until >= q->reader || (until >= 0 && w->stage[until] >= w->stage[q->reader]);
@@ -187,7 +186,8 @@ static bool is_worth_it(const struct work *w, int step) {
 
 static int make(struct work *w, struct want *q, int slot);
 
-// Returns the slot that a copy reads in place of another, or -1, with an error.
+// Returns the slot that a copy reads in place of `slot`, which may be one of a further copy. Returns -1, with
+// an error, if that fails.
 static int read(struct work *w, struct want *q, int slot, zl_array x) {
     struct want trial = *q;
     bool is_small = bytes_of(x) <= q->bytes / SMALL;
@@ -209,8 +209,9 @@ static void put_before(struct work *w, int copy, int step) {
     w->last[step] = copy;
 }
 
-// Readers of the same stage share a copy, unless it comes too late. Copies of cheap steps are not shared:
-// between two kernels, a shared result would need memory again.
+// Copies the step that computes a slot, for a reader, and returns the slot of the copy. Readers of the same
+// stage share a copy if it precedes them. Copies of cheap steps are not shared, because a result shared by
+// two kernels would have to be stored in memory.
 static int make(struct work *w, struct want *q, int slot) {
     struct replay *r = w->r;
     const int key[] = {slot, w->stage[q->reader]};

@@ -1,14 +1,14 @@
-// replay.c - what a function recorded, as a list of steps that are done again with other inputs.
+// replay.c - keeps the calls that a function recorded as a list of steps, and replays them with other inputs.
 //
-// Values have slots: the inputs, what is kept, then the outputs of each step. A step repeats a call of the
-// recorded graph with op->record, so it infers dtypes, shapes and strides anew; the graph is held for that,
-// but never evaluated.
+// Values have slots: the inputs, the kept arrays, then the outputs of each step. A step repeats a call of the
+// recorded graph with op->record, which infers dtypes, shapes and strides again. The graph is held for this
+// purpose, but never evaluated.
 
 #include <string.h>
 
 #include "transform/replay.h"
 
-enum { SMALL = 1024 }; // elements of a constant that is kept rather than computed again
+enum { SMALL = 1024 }; // the most elements of a constant that is kept instead of recomputed
 
 // Building --------------------------------------------------------------------------------------------------
 
@@ -18,11 +18,11 @@ struct build {
     const char *function;
     bool simple;
     zl_stream stream; // of the caller
-    int first, last;  // numbers of the original inputs, which must not be met
-    int *slot;        // by number; -1: none yet
-    bool *made;       // by call: of nothing but single numbers
-    struct map known; // of kept arrays and steps, their slots: one more than that
-    int64_t *word;    // of a key
+    int first, last;  // numbers of the original inputs, which the function must not use directly
+    int *slot;        // by number: the slot; -1: none yet
+    bool *made;       // by call: it depends on constants of one element only
+    struct map known; // maps keys of kept arrays and steps to their slot plus one
+    int64_t *word;    // the words of the current key
     int words, word_cap;
 };
 
@@ -33,7 +33,7 @@ static bool add_word(struct build *b, int64_t word) {
     return true;
 }
 
-// The slot of what the words say, or -1.
+// Returns the slot for the current key, or -1.
 static int find_known(const struct build *b) {
     return (int)(intptr_t)map_get(&b->known, b->word, sizeof *b->word * (size_t)b->words) - 1;
 }
@@ -42,7 +42,7 @@ static bool set_known(struct build *b, int slot) {
     return map_set(&b->known, b->word, sizeof *b->word * (size_t)b->words, (void *)(intptr_t)(slot + 1));
 }
 
-// Numbers are told apart by what they are, other arrays by their address.
+// Makes the key of a kept array: the value of a number, the address of another array.
 static bool name_kept(struct build *b, zl_array x) {
     b->words = 0;
     if (!array_is(x, ARRAY_INLINE))
@@ -64,13 +64,14 @@ static int keep(struct build *b, zl_array x) {
     return r->slots++;
 }
 
-// The slot of an array of the graph; -1 and an error.
+// Returns the slot of an array of the graph, or -1 and an error.
 static int slot_of(struct build *b, zl_array x) {
     int number = walk_number(&b->w, x);
     return number >= 0 && b->slot[number] >= 0 ? b->slot[number] : keep(b, x);
 }
 
-// Calls that give their inputs as they are. What keeps an order stays.
+// Returns whether a call returns its inputs unchanged, and need not be a step. zl_depends with several inputs
+// stays, since it imposes an order.
 static bool passes_on(const struct call *c) {
     return c->op == &op_custom || c->op == &op_stop_gradient || (c->op == &op_depends && c->inputs == 1);
 }
@@ -83,7 +84,8 @@ static bool pass_on(struct build *b, int at) {
     return true;
 }
 
-// Equal words, equal results. The outputs tell calls apart that have more to them than their arguments.
+// Makes the key of a step; steps with equal keys have equal results. It includes the outputs, because some
+// calls are not determined by their arguments alone.
 static bool name_step(struct build *b, const struct call *c, const int *in) {
     b->words = 0;
     bool ok = add_word(b, (int64_t)(intptr_t)c->op) && add_word(b, (int64_t)(intptr_t)c->stream);
@@ -116,7 +118,7 @@ void replay_let_go(struct call *c) {
     zl_release(call_first(c));
 }
 
-// Puts the slots of the call's inputs at the end of r->in, where the next step will look for them.
+// Appends the slots of the call's inputs to r->in, where the next step expects them.
 static bool add_inputs(struct build *b, const struct call *c) {
     struct replay *r = b->r;
     if (!memory_grow(&r->in, &r->in_cap, r->ins + c->inputs + 1, sizeof *r->in))
@@ -157,7 +159,8 @@ static bool add_step(struct build *b, int at) {
     return true;
 }
 
-// Large arrays that follow from numbers are made again by each call: zeros, masks, positions.
+// Returns whether a call computes from constants of one element only. If its result is large (zeros, masks,
+// positions), each replay computes it again instead of keeping it.
 static bool is_made(const struct build *b, const struct call *c) {
     for (int i = 0; i < c->inputs; i++) {
         int call = walk_call(&b->w, c->in[i]);
@@ -258,8 +261,9 @@ bool replay_drop_dead(struct replay *r) {
     return true;
 }
 
-// The tracers, then the arrays that they stand for: a walk must not meet those. Where the tracer of a number
-// has its value, the recording holds for that value only, and the number itself may be captured too.
+// Lists the calls between tracers and results. The sources are the tracers, then the arrays that they stand
+// for, which the function must not use directly. A number whose tracer holds its value is not among these:
+// the recording is for this value only, so the function may also use the number itself.
 static bool list_calls(struct build *b, int count, const zl_array *in, const zl_array *tracer,
                        const zl_outputs *results) {
     OP_ROOM(zl_array, source, 2 * (int64_t)count);

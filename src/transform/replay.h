@@ -1,5 +1,5 @@
-// replay.h - the inside of a recorded function, for replay.c, which makes and repeats it, recompute.c, which
-// changes it, and steps.c, which lists its steps.
+// replay.h - the structure of a recorded function, for replay.c, which makes and replays it, recompute.c,
+// which changes it, and steps.c, which lists its steps.
 
 #ifndef REPLAY_H
 #define REPLAY_H
@@ -8,9 +8,9 @@
 
 struct step {
     struct call *call;
-    bool inherits; // the stream of the caller; else that of the call
-    int in;        // where the slots of its inputs are
-    int out;       // slot of its first output
+    bool inherits; // it runs on the stream of the caller; else on that of the call
+    int in;        // the index in replay.in of its first input
+    int out;       // the slot of its first output
 };
 
 struct kept {
@@ -20,30 +20,31 @@ struct kept {
 
 struct replay {
     atomic_int refs;
-    int inputs, slots, widest; // widest: inputs of a step, at most
+    int inputs, slots, widest; // widest: the most inputs that a step has
     struct step *step;
     int steps, step_cap;
-    int *in; // slots of inputs, of all steps
+    int *in; // the slots of the inputs of all steps
     int ins, in_cap;
     struct kept *kept;
     int kept_count, kept_cap;
-    int *result; // slots
+    int *result; // the slots of the results
     int results;
     int64_t tag;
-    bool foreign;       // it uses arrays of a transform around it
-    int64_t first, last; // numbers of its collectives; 0, 0: it has none
-    const void *thread; // whose streams it names; NULL: it names none
+    bool foreign;       // it uses arrays of an enclosing transform
+    int64_t first, last; // the range of numbers of its collectives; 0, 0: it has none
+    const void *thread; // the thread whose streams it names; NULL: it names none
 };
 
-// Retains a call for a step, and its inputs too, which the call releases if it is evaluated. If the call has
-// several outputs, nothing needs to refer to the first. Returns false, with an error, if memory runs out.
+// Retains a call for a step, and its inputs too, because the call releases them when it is evaluated. Also
+// keeps the first output, which nothing else refers to if only the other outputs are used. Returns false,
+// with an error, if memory runs out.
 bool replay_hold(struct call *c);
 // Releases a call that a step retained, and its inputs.
 void replay_let_go(struct call *c);
 
-// Drops steps and kept arrays that no result needs: calls that were left out had more inputs than they passed
-// on, and copies that compute arrays again may have taken over all readers of those. Returns false, with an
-// error, if memory runs out.
+// Removes steps and kept arrays that no result needs. They arise when a call that was left out had more
+// inputs than it passed on, and when copies that recompute an array have replaced it in all of its readers.
+// Returns false, with an error, if memory runs out.
 bool replay_drop_dead(struct replay *r);
 
 #endif

@@ -1,13 +1,13 @@
-// sized.c - derivative rules of ops that read sizes, in a function that is traced for replay with other
+// sized.c - derivative rules of ops that depend on sizes, in a function that is traced for replay with other
 // shapes.
 //
-// A rule would record the sizes that it finds as constants. So it is deferred (op/defer.c): on replay the
-// call is recorded again on arrays of the actual sizes, and the rule is applied to that.
+// A rule would record the sizes of the trace as constants. So the rule is deferred (op/defer.c): a replay
+// records the call again on arrays of the actual sizes, and applies the rule to that call.
 
 #include "transform/transform.h"
 
-// A call that is recorded again on other inputs. It is held in the way replays hold calls: evaluating it
-// elsewhere lets its inputs go.
+// A call that is recorded again on other inputs. It is held as replays hold calls, because evaluating it
+// elsewhere releases its inputs.
 struct repeated {
     atomic_int refs;
     struct call *c;
@@ -56,8 +56,8 @@ static zl_fn function_of(struct repeated *r) {
     return (zl_fn){call_repeated, r, retain_repeated, release_repeated};
 }
 
-// Elementwise ops, sums and extremes follow the shapes of their inputs by themselves, as do those of
-// follow.c.
+// The rules of elementwise ops, casts, copies, sums, extremes and the ops of follow.c record no sizes, so
+// they are not deferred.
 bool sized_is(const struct call *c, const zl_array *in) {
     const struct op *op = c->op;
     bool follows = op->kind == OP_ELEMENTWISE || op->kind == OP_CAST || op->kind == OP_COPY ||

@@ -7,7 +7,7 @@ static const char no_data[] =
     "zl_export_steps: an input of a function that is being exported has no data: what the "
     "function does with it is told for any, so it cannot be read";
 
-// One telling: arrays by their slots in the replay.
+// The state of one report: the arrays by their slots in the replay.
 struct telling {
     const struct replay *r;
     const zl_listener *listener;
@@ -26,7 +26,7 @@ static void place(struct telling *t, const zl_array *tracer) {
             t->array[r->step[i].out + k] = call_output(r->step[i].call, k);
 }
 
-// Where a listener gave up without a reason, this is one.
+// Passes on the listener's answer; if it stopped without setting an error, sets one.
 static bool heard(bool ok) {
     return ok || (zl_error() ? false : error_false(ZL_ERROR_VALUE, "%s: the listener ended it", function));
 }

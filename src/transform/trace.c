@@ -1,4 +1,4 @@
-// trace.c - running a function on tracers, so that what it does is recorded.
+// trace.c - runs a function on tracers, so that its calls are recorded.
 
 #include "transform/transform.h"
 
@@ -34,18 +34,19 @@ void trace_end(struct trace *t) {
 }
 
 void trace_mark(zl_array a) {
-    if (!array_is_tracer(a)) // else a transform around this one keeps its history already, and longer
+    if (!array_is_tracer(a)) // else an enclosing transform already keeps its history, and for longer
         a->trace = (uint8_t)(recorder.trace_depth + 1);
 }
 
-// Tracers that a function kept and hands in again would make a chain that grows with every call.
+// Returns the array that a stale tracer stands for, else x. If a function keeps tracers and passes them in
+// again, they would otherwise form a chain that grows with every call.
 static zl_array without_tracer(zl_array x) {
     bool stale = x->call && x->call->op == &op_depends && x->call->inputs == 1 && !x->call->detached &&
                  !array_is_tracer(x);
     return stale ? x->call->in[0] : x;
 }
 
-// A number stays weak, so that results have the dtypes that they have without the transform.
+// Returns a tracer of x. A number stays weak, so that results have the same dtypes as without the transform.
 static zl_array tracer_of(zl_array x) {
     if (array_is(x, ARRAY_WEAK))
         return graph_inline_from(&op_depends, x, (zl_dtype)x->dtype, *array_value(x), ARRAY_WEAK);
@@ -68,7 +69,7 @@ zl_array trace_placeholder(zl_dtype dtype, int ndim, const int64_t *dim, const c
     trace_mark(a);
     a->failure = failure_new(ZL_ERROR_VALUE, message);
     atomic_store_explicit(&a->state, ARRAY_FAILED, memory_order_release);
-    return a->failure->kind == ZL_ERROR_VALUE ? a : NULL; // else memory was out
+    return a->failure->kind == ZL_ERROR_VALUE ? a : NULL; // else memory has run out
 }
 
 bool trace_call(const char *function, zl_fn f, int count, const zl_array *in, zl_outputs *out) {
@@ -79,7 +80,8 @@ bool trace_call(const char *function, zl_fn f, int count, const zl_array *in, zl
                                                ok ? "gave NULL as a result" : "failed without saying why");
 }
 
-// Depths are of this thread, and the function runs on it: others see what it records as usual arrays.
+// The depth is per thread, and the function runs on this thread: other threads see the recorded arrays as
+// ordinary ones.
 bool trace_run(struct trace *t, zl_fn f, int count, const zl_array *tracer, zl_outputs *out) {
     if (recorder.trace_depth >= TRACE_DEEPEST)
         return error_false(ZL_ERROR_VALUE, "%s: transforms inside each other %d deep are too many",

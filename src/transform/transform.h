@@ -1,8 +1,9 @@
-// transform.h - graphs to graphs: what the transforms share. The contract of each is in zellige.h.
+// transform.h - what the transforms share. A transform makes one graph from another; the contract of each is
+// in zellige.h.
 //
 // A transform runs a function on tracers, which stand for its inputs, and so records a graph. Then it walks
-// that graph: backwards with the vjp of its ops, or forwards with their jvp or vmap. The result is again only
-// recorded.
+// that graph: backwards with the vjp rules of its ops, or forwards with their jvp or vmap rules. The result
+// is recorded too, not computed.
 
 #ifndef TRANSFORM_H
 #define TRANSFORM_H
@@ -21,7 +22,7 @@ struct places {
 
 enum walk_kind {
     WALK_DERIVATIVE, // ends at sources, and at arrays that are constants to derivatives
-    WALK_HISTORY,    // the same, but continues behind a source, for other sources that it depends on
+    WALK_HISTORY,    // like WALK_DERIVATIVE, but continues past a source to other sources that it depends on
     WALK_BATCH,      // ends at sources
     WALK_ALL,        // ends at sources only, and includes the calls inside functions with rules of their own
 };
@@ -57,21 +58,21 @@ int  walk_from(const struct walk *w, const struct call *c);
 // One transform while it runs: its scope, and the thread's earlier error, set aside so that rules can see
 // whether they caused one.
 struct trace {
-    const char *function; // named by errors
+    const char *function; // named in errors
     zl_scope scope;
     zl_error_kind kind;
     char *message;
 };
 
-// Returns whether f can be called and trace_check_list holds; false, with an error that names `function`, if
-// not.
+// Returns whether f can be called and trace_check_list holds. If not, returns false with an error that names
+// `function`.
 bool trace_check(const char *function, zl_fn f, int count, const zl_array *in);
-// Returns whether there is a list of arrays and none is NULL; false, with an error that names `function`, if
-// not.
+// Returns whether the list of arrays exists and none of them is NULL. If not, returns false with an error
+// that names `function`.
 bool trace_check_list(const char *function, int count, const zl_array *in);
-// Begins a transform: takes away the thread's error and begins a scope.
+// Begins a transform: saves and clears the thread's error, and begins a scope.
 void trace_begin(struct trace *t, const char *function);
-// Ends a transform, after its scope: puts the earlier error back, if there was one.
+// Ends a transform, after its scope: restores the earlier error, if there was one.
 void trace_end(struct trace *t);
 // Makes an array, and all arrays that are computed from it, tracers of the function that trace_run will run.
 void trace_mark(zl_array a);
@@ -81,7 +82,7 @@ bool trace_inputs(int count, const zl_array *in, zl_array *tracer);
 // Returns a tracer without data, lent, or NULL and an error. Reading an array that depends on it fails with
 // this message.
 zl_array trace_placeholder(zl_dtype dtype, int ndim, const int64_t *dim, const char *message);
-// Runs the function as it is. Returns false, with an error, if it failed.
+// Calls the function with these inputs. Returns false, with an error, if it failed.
 bool trace_call(const char *function, zl_fn f, int count, const zl_array *in, zl_outputs *out);
 // Runs the function on tracers. Returns false, with an error, if it failed.
 bool trace_run(struct trace *t, zl_fn f, int count, const zl_array *tracer, zl_outputs *out);
@@ -90,18 +91,18 @@ bool trace_run(struct trace *t, zl_fn f, int count, const zl_array *tracer, zl_o
 
 struct cotangent_parts;
 
-// The cotangent of an array while its terms are summed. Zero-initialised: no terms. The functions return
-// false, with an error, if they fail.
+// The cotangent of an array while its terms are summed. Zero-initialised, it has no terms. The functions
+// return false, with an error, if they fail.
 struct cotangent {
-    zl_array sum; // of the terms that are summed; NULL: none
-    struct cotangent_parts *parts; // terms of slices, not summed yet
+    zl_array sum; // of the terms added so far; NULL: none
+    struct cotangent_parts *parts; // cotangents of slices that are not summed yet
 };
 
 // Adds a term for the whole array.
 bool cotangent_add(struct cotangent *t, zl_array g);
 // Returns whether c is a slice of contiguous elements along one axis, and not deferred.
 bool cotangent_is_part(const struct call *c);
-// Adds the terms of the slice that such a call makes.
+// Adds the terms in `of_slice`, the cotangent of the slice that such a call makes.
 bool cotangent_add_part(struct cotangent *t, const struct call *c, struct cotangent *of_slice);
 // Sums all terms into t->sum, on the streams of the slices.
 bool cotangent_join(struct cotangent *t);
@@ -117,19 +118,19 @@ bool backward(const char *function, struct walk *w, int results, const zl_array 
 
 // vjp.c -----------------------------------------------------------------------------------------------------
 
-// Computes a cotangent for each input, given one for each result (NULL: zero), and appends them to `out`.
-// Those of integers are zeros. Returns false, with an error, if that fails.
+// Computes a cotangent for each input, given one for each result (NULL: zero), and appends them to `out`. The
+// cotangents of integer inputs are zeros. Returns false, with an error, if that fails.
 bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int results,
               const zl_array *cotangent, zl_outputs *out);
 
-// Computes the cotangents of the inputs that are wanted; those of others are NULL. Returns false, with an
-// error, if that fails.
+// Computes the cotangents of the inputs that are wanted, and sets those of others to NULL. Returns false,
+// with an error, if that fails.
 bool vjp_wanted(zl_fn f, int count, const zl_array *in, const bool *wanted, int results,
                 const zl_array *cotangent, zl_array *out);
 
 // composed.c ------------------------------------------------------------------------------------------------
 
-// Computes the cotangents of a call whose op has the column composed, as vjp_all does.
+// Computes the cotangents of a call whose op defines `composed`, as vjp_all does.
 bool composed_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
 // Computes the tangents of such a call, as jvp does.
 bool composed_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
@@ -144,14 +145,14 @@ bool custom_has_vmap(const struct call *c);
 
 // deferred.c ------------------------------------------------------------------------------------------------
 
-// A call that holds a function: replaying it records the function's graph (op/defer.c).
+// A call that holds a function. Replaying it records the function's graph for the actual sizes (op/defer.c).
 extern const struct op op_deferred;
-// Records the cotangents of f as a deferred call: NULL for inputs that are not wanted. `cotangent` may have
-// NULL. Returns false, with an error, if that fails.
+// Records the cotangents of f as a deferred call. They are NULL for inputs that are not wanted; entries of
+// `cotangent` may be NULL. Returns false, with an error, if that fails.
 bool deferred_vjp(zl_fn f, int count, const zl_array *in, int results, const bool *wanted,
                   const zl_array *cotangent, zl_array *out);
-// Records the tangents of f as a deferred call. `tangent` may have NULL. Returns false, with an error, if
-// that fails.
+// Records the tangents of f as a deferred call. Entries of `tangent` may be NULL. Returns false, with an
+// error, if that fails.
 bool deferred_jvp(zl_fn f, int count, const zl_array *in, int results, const zl_array *tangent,
                   zl_array *out);
 // Records f on batched inputs as a deferred call; each result has its extra axis first. Returns false, with
@@ -178,7 +179,7 @@ void primitive_label(const struct op *op, struct text *out);
 struct primitive_room {
     struct text name;
     zl_argument *argument;
-    int64_t *word; // of lists
+    int64_t *word; // memory for the numbers in lists
     int arguments, words;
 };
 // Fills in everything of a zl_step except its arrays, in memory of `room` that is valid until room is used
@@ -189,9 +190,9 @@ void primitive_room_free(struct primitive_room *room);
 
 // replay.c --------------------------------------------------------------------------------------------------
 
-// The recorded calls of a function, to be replayed with other inputs. Calls that repeat earlier ones, that
-// nothing needs, or that only pass an array on are left out. Arrays that do not depend on the inputs are
-// kept.
+// The recorded calls of a function, to be replayed with other inputs. It omits calls that repeat earlier
+// ones, whose results are not needed, or that only pass an array on. Arrays that do not depend on the inputs
+// are kept as they are.
 struct replay;
 
 // Returns the recording of a function that ran on tracers, which stood for `in`, and returned `results`, or
@@ -208,8 +209,8 @@ bool replay_run(const struct replay *r, const zl_array *in, zl_outputs *out);
 struct replay *replay_retain(struct replay *r);
 // Drops a reference, and frees the recording with the last one. NULL is ignored.
 void replay_release(struct replay *r);
-// Returns whether the recording can be replayed later: it uses no array of a running transform and no stream
-// of another thread, and no array that it keeps has failed.
+// Returns whether the recording can be replayed later: it uses no array of a transform that is still running
+// and no stream of another thread, and no array that it keeps has failed.
 bool replay_lasts(const struct replay *r);
 
 #endif

@@ -2,15 +2,15 @@
 
 #include "transform/transform.h"
 
-// What a function is asked for: cotangents of some of its inputs.
+// A request: a function, its inputs, and the inputs whose cotangents are wanted.
 struct request {
     zl_fn f;
-    int count; // inputs
+    int count; // number of inputs
     const zl_array *in;
     int wanted;
-    const int *at; // which inputs; NULL: all, in order
+    const int *at; // positions of the wanted inputs; NULL: all, in order
     int cotangents;
-    const zl_array *cotangent; // NULL: ones of the first result, which must be a scalar
+    const zl_array *cotangent; // of the results; NULL: 1 for the first result, which must be a scalar
     bool skips;                // results of zl_stop_gradient() have no cotangent
 };
 
@@ -25,7 +25,7 @@ static bool check_cotangent(const char *function, int index, zl_array y, zl_arra
                        function, index, array_text(y), array_text(g));
 }
 
-// One cotangent each, in the dtype of the result.
+// Writes the cotangent of each result, cast to the dtype of the result.
 static bool match_cotangents(const char *function, const struct request *r, const zl_outputs *y,
                              zl_array *out) {
     int next = 0;
@@ -44,7 +44,7 @@ static bool match_cotangents(const char *function, const struct request *r, cons
     return true;
 }
 
-// Only the first result is differentiated.
+// Writes the cotangent 1 for the first result, the loss, and none for the others.
 static bool start_from_loss(const char *function, const zl_outputs *y, zl_array *out) {
     if (y->count == 0)
         return error_false(ZL_ERROR_VALUE, "%s: the function gave no results: the first must be the loss",
@@ -83,7 +83,7 @@ static bool run(struct trace *t, const struct request *r, zl_outputs *values, zl
            pull_back(r, t->function, tracer, values, grads);
 }
 
-// MLX: to a transform around this one, results besides the loss are constants.
+// As in MLX, results other than the loss are constants to an enclosing transform.
 static bool stop_others(zl_outputs *values) {
     for (int i = 1; recorder.trace_depth && i < values->count; i++) {
         zl_array y = zl_stop_gradient(values->item[i]);

@@ -1,9 +1,9 @@
-// vmap.c - a function of single arrays, applied to many at once: each of its calls becomes one on an axis
-// more.
+// vmap.c - applies a function of single arrays to many at once: each of its calls becomes a call on arrays
+// with one more axis.
 
 #include "transform/transform.h"
 
-// Results of the walk, by number: the array with the extra axis, and where that is. -1: there is none.
+// The batched arrays of the walk, by number, and the position of their extra axis; -1: it has none.
 struct batch {
     const struct walk *w;
     zl_array *array;
@@ -13,7 +13,7 @@ struct batch {
 
 // Inputs ----------------------------------------------------------------------------------------------------
 
-// The size of the extra axis; -1 and an error when it is not the same everywhere.
+// Returns the size of the extra axis, or -1 and an error if it is not the same everywhere.
 static int64_t batch_size(int count, const zl_array *in, const int *axis) {
     int64_t size = -1;
     for (int i = 0; i < count; i++) {
@@ -38,7 +38,7 @@ static int64_t batch_size(int count, const zl_array *in, const int *axis) {
     return size;
 }
 
-// One of many arrays: it has a shape and a dtype, but no data that could be read.
+// Returns an array that stands for one element of the batch: it has a shape and a dtype, but no data to read.
 static zl_array placeholder(zl_array x, int axis) {
     OP_ROOM(int64_t, dim, x->ndim);
     if (!dim)
@@ -59,7 +59,7 @@ static bool make_placeholders(int count, const zl_array *in, const int *axis, zl
 
 // Calls -----------------------------------------------------------------------------------------------------
 
-// The call on these inputs. Where none of them has the axis any more, it is the same call as for one.
+// Records the call on batched inputs. If none of them has the extra axis, it is the same call as before.
 static bool apply(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     bool any = false;
     for (int i = 0; i < c->inputs; i++)
@@ -110,7 +110,7 @@ static bool map_calls(const struct batch *b) {
 
 // Results ---------------------------------------------------------------------------------------------------
 
-// y with its extra axis where it is asked for; what all share is repeated.
+// Returns y with its extra axis at position `to`. If y does not depend on the batch, it is repeated.
 static zl_array place_axis(const struct batch *b, zl_array y, int to) {
     int number = walk_number(b->w, y);
     bool known = number >= 0 && b->array[number];

@@ -1,5 +1,5 @@
-// walk.c - lists the calls between some arrays and what was computed from them, without recursion, in time
-// linear in their inputs.
+// walk.c - lists the calls between given arrays and results computed from them, without recursion, in time
+// linear in the number of their inputs.
 
 #include "transform/transform.h"
 
@@ -98,7 +98,8 @@ static bool add_number(struct walk *w, bool depends) {
     return true;
 }
 
-// Rules may read outputs that the function has dropped, so the scope of the transform keeps them.
+// Keeps all outputs of a call alive in the transform's scope: rules may read outputs that the function has
+// released.
 static bool hold_siblings(struct call *c) {
     for (int i = 0; c->outputs > 1 && i < c->outputs; i++)
         if (!graph_lend_sibling(c, i))
@@ -106,7 +107,8 @@ static bool hold_siblings(struct call *c) {
     return true;
 }
 
-// What other processes send is received anew each time the function is replayed.
+// Appends a call. A collective always counts as dependent on the inputs of a function that is replayed,
+// because data from other processes must be received again by each replay.
 static bool append(struct walk *w, struct call *c) {
     bool depends = depends_on_any(w, c) || (w->kind == WALK_ALL && op_is_collective(c->op));
     if (depends && !hold_siblings(c))
