@@ -1,4 +1,4 @@
-// parse.h - the parser's state, shared by parse*.c and elaborate.c. Included by them only.
+// parse.h - the parser's state. Included by parse*.c, elaborate.c and branches.c only.
 
 #ifndef PARSE_H
 #define PARSE_H
@@ -34,16 +34,16 @@ struct binding {
 
 struct parser {
     struct tile_lexer lexer;
-    struct tile_token token; // the one to look at
+    struct tile_token token; // the next one, which was not skipped yet
     const char *file;
     struct arena arena;
     struct binding *scope; // innermost last
     int bindings, cap, depth;
     bool failed, declares_symbols, had_error;
-    struct given *given; // values in place of the text's
+    struct given *given; // the caller's values for params, types and ops
 };
 
-// The syntax of an expression: types of literals are found once all of it is read.
+// The syntax tree of an expression. The types of literals are found after all of it was read.
 enum node_kind {
     NODE_LITERAL,
     NODE_VALUE,
@@ -59,7 +59,8 @@ struct node {
     enum node_kind kind;
     struct tile_place place;
     enum tile_op op;
-    bool is_typed, has_float; // its type is known without context; else: a literal in it looks like a float
+    // the type is known without context; else: whether a literal in it looks like a float
+    bool is_typed, has_float;
     bool has_param;           // it is a param, or one of its operands has one
     struct tile_type type;
     struct tile_literal literal;

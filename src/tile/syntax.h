@@ -1,4 +1,4 @@
-// syntax.h - what the printer and the parser of the text form share. Included by them only.
+// syntax.h - declarations that the printer and the parser of the text form share. Included by them only.
 
 #ifndef SYNTAX_H
 #define SYNTAX_H
@@ -7,7 +7,7 @@
 
 // syntax.c: words and operators -----------------------------------------------------------------------------
 
-// Operators between two operands, loosest first by level. Comparisons do not chain.
+// An infix operator. A higher level binds more tightly; comparisons do not chain.
 struct tile_infix {
     const char *text;
     enum tile_op op;
@@ -19,8 +19,8 @@ const struct tile_infix *tile_infix_of(enum tile_op op);
 // Returns the operator with this text; NULL if there is none.
 const struct tile_infix *tile_infix_find(const char *text);
 
-// What the reader expects of an operand: EXPECT_SAME is the type that operands share, and the result
-// too if tile_op_gives_same.
+// The type that the parser expects of an operand. EXPECT_SAME: the type that operands share, which is also
+// that of the result if tile_op_gives_same.
 enum tile_expectation { EXPECT_NOTHING, EXPECT_SAME, EXPECT_BOOL, EXPECT_F32, EXPECT_C64 };
 // Returns what is expected of an op's operand number `at`.
 enum tile_expectation tile_expectation(enum tile_op op, int at);
@@ -33,7 +33,7 @@ bool tile_op_gives_same(enum tile_op op);
 // Returns whether a text is a word of the language, which no name can be.
 bool tile_is_word(const char *text);
 
-// by enum tile_memory; all but the last, "table", are words of statements
+// by enum tile_memory; all but the last, "table", begin statements
 extern const char *const tile_memory_word[];
 extern const char *const tile_loop_word[];    // by enum tile_loop
 extern const char *const tile_shuffle_word[]; // by enum tile_shuffle
