@@ -1,8 +1,8 @@
-// reduction.c - one row to one element, in `c` and `c_scalar`.
+// reduction.c - renders reductions of one row to one element, in `c` and `c_scalar`.
 //
-// What combines is the row kernel of that op, rendered as an inline function of two values. Lane j takes
-// elements j, j + lanes, ...; then lane j takes lane j + lanes / 2, until one is left: the order that the
-// interpreter defines.
+// The combining function is the row kernel of the op, rendered as an inline function of two values. Lane j
+// combines elements j, j + lanes, ...; then lane j combines with lane j + lanes / 2, until one is left: the
+// order that the interpreter defines.
 
 #include "render/c/reduction.h"
 

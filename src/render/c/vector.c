@@ -11,8 +11,10 @@
 #include <string.h>
 
 enum {
-    FETCH_NODES = 16, // values of a kernel that waits for memory: more take longer than their input
-    SHORT_NODES = 8,  // of one whose end is computed by single registers: sooner than it is copied
+    // most values of a kernel that prefetches: with more, computing takes longer than loading
+    FETCH_NODES = 16,
+    // most values of one that computes its end by single registers: faster than copying the end
+    SHORT_NODES = 8,
 };
 
 // Spellings -------------------------------------------------------------------------------------------------
@@ -21,8 +23,8 @@ enum {
 #define FLOATS  (PASS_FLOAT | PASS_F16)
 #define HALVES  (PASS_F16 | PASS_BF16)
 
-// %m is the mask in front, as wide as the value; %n a shift's constant count; %d the third operand, which the
-// instruction may overwrite.
+// %m is the mask (operand 0) with lanes as wide as the value's, %r the type of the result, %d operand 2, an
+// addend that the instruction may overwrite.
 static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_NEG] = {NUMBERS | HALVES, "vec_neg_%t(%a)"},
     [TILE_ABS] = {PASS_SIGNED | FLOATS | HALVES, "vec_abs_%t(%a)"},

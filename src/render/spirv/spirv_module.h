@@ -1,8 +1,8 @@
-// spirv_module.h - one module of SPIR-V while it is written. Between the files of render/spirv only.
+// spirv_module.h - writes one module of SPIR-V. Used by the files of render/spirv only.
 //
-// Types and constants are interned: asked for twice they are one. Capabilities are noted where they are
-// needed. Code goes to the function that is open; functions nest, as those that help are written where they
-// are first called.
+// Types and constants are interned: equal ones have one id. Capabilities are declared where they are needed.
+// Code goes to the open function. Functions nest, because helper functions are written where they are first
+// called.
 
 #ifndef SPIRV_MODULE_H
 #define SPIRV_MODULE_H
@@ -16,7 +16,7 @@ enum spirv_word {
 #include "render/spirv/spirv_words.def"
 };
 
-// Numbers of the standard.
+// Numbers of the specification.
 enum spirv_class {
     SPIRV_INPUT = 1,
     SPIRV_SHARED = 4,
@@ -91,18 +91,18 @@ enum spirv_section {
     SPIRV_SECTIONS,
 };
 
-// A function while it is written: variables stand before all else of it.
+// A function while it is written. Its variables precede its code.
 struct spirv_function {
     spirv_id id, type, result;
     struct text parameters, variables, code; // words
-    spirv_id first, label;                   // blocks: the first, the one that is open; 0: it has ended
+    spirv_id first, label;                   // blocks: the first one; the open one, 0: it has ended
     struct spirv_function *outer;
 };
 
 struct spirv_module {
     struct text section[SPIRV_SECTIONS]; // words
     struct map interned;
-    // ids of variables outside of functions; of groups' memory, which belongs to one of them
+    // ids of variables outside of functions; of shared memory, which belongs to one entry point
     struct text interface, shared;
     spirv_id ids, glsl;
     uint32_t version;
