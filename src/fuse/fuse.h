@@ -27,7 +27,7 @@ enum fuse_kind {
 struct fuse_step {
     uint8_t kind;      // enum fuse_kind
     uint8_t inputs;    // at most 3
-    uint8_t dtype[4];  // of the output, and of the inputs of a map or reduction as it reads them
+    uint8_t dtype[4];  // of the output, then of the inputs of a map or reduction as the kernel reads them
     bool needed;       // the result is read after the segment
     int32_t source[3]; // the call of the segment that computes each input, or -1
     int32_t last;      // the last call of the segment that reads the result, or -1
@@ -97,9 +97,11 @@ struct fuse_limits {
     int operands;                  // the most inputs and outputs; 0: fits or the device counts them
     int reductions;                // the most reductions; 0: reductions are not fused
     int64_t line_least, line_most; // the fewest and the most elements of a line that is reduced
-    int64_t line_short;            // lines of more elements than this must be at least
-    int64_t lines_least;           // this many; both are used in explanations only: the device checks them
-    bool bitcasts;                 // views may have another dtype
+    // lines of more elements than line_short are reduced only if there are at least lines_least of them; the
+    // device checks this, and explanations name both
+    int64_t line_short;
+    int64_t lines_least;
+    bool bitcasts;                 // views may have a dtype other than their array's
     bool products;                 // a group may begin with a matrix product
     bool asides;                   // a group may contain views of arrays from outside
     // Returns whether the device accepts a call, whose row is set, as the next of the group. NULL: it accepts
@@ -161,9 +163,9 @@ bool fuse_has_line_shape(const struct fuse_group *g, zl_array x);
 // Returns whether all arrays that a call reads from outside the group are there: none failed or was released.
 bool fuse_is_ready(const struct fuse_group *g, int index);
 
-// Looks ahead from a call to the next reduction. Returns over how many leading axes that goes, if it reduces
-// arrays of the call's shape and keeps at least one axis; 0 if it does not, or if no group that begins here
-// reaches it.
+// Looks ahead from a call to the next reduction. Returns the number of leading axes over which it reduces, if
+// it reduces arrays of the call's shape and keeps at least one axis; otherwise, or if no group that begins
+// here reaches it, 0.
 int fuse_columns_ahead(const struct fuse_steps *s, struct call *const *call, int begin);
 // Finds the longest group within the limits that begins at a call, with its rows and uses. Returns false if
 // not even the first call fits.
@@ -173,7 +175,7 @@ void fuse_find_uses(struct fuse_group *g);
 // Returns the call of the group that computes input k of a call, or the array which that input is a view of;
 // -1 if none does.
 int fuse_source(const struct fuse_group *g, int index, int k);
-// Appends what ended the group, in words; appends nothing if no call was left.
+// Appends why the group ended, in words; nothing if no call was left.
 void fuse_explain(const struct fuse_group *g, struct text *out);
 
 // run.c: running groups -------------------------------------------------------------------------------------
@@ -282,7 +284,7 @@ struct tile_kernel *fuse_build_map(const struct fuse_recipe *r);
 
 // tiles.c: pieces of kernels that devices build from recipes ------------------------------------------------
 //
-// They append to the kernel being built. NULL flows as it does in the builder.
+// They append to the kernel that is being built. As in the builder, they return NULL if an operand is NULL.
 
 // Begins a kernel as tile_begin does; with `wide`, its indices have 64 bits.
 void fuse_begin(const char *kernel, bool wide);
@@ -315,7 +317,7 @@ void fuse_move(const struct fuse_operand *to, expr to_at, const struct fuse_oper
 const struct tile_buffer *fuse_table(const char *text, int rows, int columns);
 // Returns an entry of the table.
 expr fuse_entry(const struct tile_buffer *table, int row, expr column);
-// Does what tile_walk does, and assigns a variable to each place that is not NULL.
+// Calls tile_walk with a new variable for each place that is not NULL, which is set to it.
 void fuse_walk(const struct tile_buffer *table, expr inner, expr which, int count, expr *place);
 // Sets value[k] to what row k computes, for rows [begin, end), from input[] and from earlier rows in value[].
 // With `keeps`, each value is held in a variable, for recipes of several results. For `rare`, see fuse_apply.
@@ -328,7 +330,7 @@ void fuse_rows(const struct fuse_recipe *r, int begin, int end, const expr *inpu
 enum fuse_stride {
     FUSE_STRIDED = FUSE_FORMS, // any strides
     FUSE_ROWS,                 // any strides, but contiguous along the last axis
-    // any strides, but stride 0 along the last axis: one element serves for all of it
+    // any strides, but stride 0 along the last axis, whose elements all read the same element
     FUSE_SAME,
 };
 
@@ -342,7 +344,7 @@ enum { FUSE_MAP_THREADS = 256, FUSE_MAP_AXES = 8 };
 // FUSE_STRIDED.
 struct fuse_map {
     int16_t width; // adjacent elements that a thread computes at once
-    int16_t runs;  // how often it does
+    int16_t runs;  // runs of these elements per thread
     int16_t wide;  // whether indices have 64 bits
     struct fuse_recipe f; // all rows are ROW_ELEMENTS
 };

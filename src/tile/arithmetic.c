@@ -110,7 +110,7 @@ static value apply_integer(enum tile_op op, struct tile_type from, const value *
     case TILE_XOR: return wrapped(from, a.u ^ b->u);
     case TILE_SHL: return wrapped(from, shift_left(from, a, *b));
     case TILE_SHR: return wrapped(from, shift_right(from, a, *b));
-    default: return a; // rounding, conjugate, real part
+    default: return a; // rounding ops, conjugate, real part
     }
 }
 

@@ -1,4 +1,4 @@
-// lex.c - cuts the text form into tokens.
+// lex.c - splits the text form into tokens.
 
 #include "tile/syntax.h"
 

@@ -65,7 +65,7 @@ static void print_real(struct text *out, struct tile_type type, uint64_t bits, b
 void tile_print_const(struct text *out, struct tile_type type, uint64_t bits, bool is_known) {
     if (type.kind == TILE_BOOL && type.lanes == 1) {
         text_add(out, bits ? "true" : "false");
-    } else if (tile_type_is_small_float(type)) { // a suffix would be read as an exponent
+    } else if (tile_type_is_small_float(type)) { // the suffix e4m3 would be read as an exponent
         text_add(out, "bits<%s>(%" PRIu64 "u%d)", tile_type_name(type), bits, type.bits);
     } else if (type.kind == TILE_COMPLEX) {
         text_add(out, "%s(", tile_type_name(type));

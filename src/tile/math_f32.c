@@ -2,9 +2,10 @@
 //
 // The formulas use f32, i32, u32 and bool only, no tables, and fma only in polynomials, where error bounds
 // hold without it too (and in math_short_exp_f32). So every device uses the same formula. Polynomials are
-// minimax fits (Remez, relative error, coefficients rounded one by one and the rest refitted); the figure
-// beside each is the error of the fit. Sums are ordered so that the large exact term comes last: every error
-// is below 3 ulp.
+// minimax fits (Remez, relative error, coefficients rounded one by one and the rest refitted). The comment in
+// front of their coefficients has the function that is fitted, its variable if that is not r or x itself, the
+// range, and the error of the fit. Sums are ordered so that the large exact term comes last: every error is
+// below 3 ulp.
 
 #include "tile/math.h"
 #include "tile/notation.h"
@@ -367,7 +368,7 @@ static const double sin_c[] = {
     2.60608158e-06,
 };
 static const double sin_quarter_c[] = {
-    // the same, |r| <= pi/4: 2^-27.9
+    // the same function, |r| <= pi/4: 2^-27.9
     -0.166666552,
     0.00833218824,
     -0.000195180954,
@@ -510,7 +511,7 @@ expr math_tan_f32(expr x) {
 }
 
 static const double asin_c[] = {
-    // (asin x - x) / x^3 as a polynomial in x^2, for |x| <= 1/2; the error is 2^-27.6.
+    // (asin x - x)/x^3 in x^2, |x| <= 1/2: 2^-27.6
     0.166667521, 0.0749530941, 0.0454691537, 0.0241847523, 0.0421583503,
 };
 

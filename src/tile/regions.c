@@ -1,4 +1,5 @@
-// regions.c - tile statements of the interpreter: copy, fill, reduce, scan, gemm over rectangles of buffers.
+// regions.c - runs tile statements in the interpreter: copy, fill, im2col, reduce, scan, gemm over rectangles
+// of buffers.
 
 #include "tile/interpret.h"
 

@@ -289,7 +289,7 @@ static bool check_view(struct verifier *v, const struct tile_buffer *b) {
         return false;
     if (b->base->memory == TILE_TABLE)
         return fail(v, "'%s' is a table: there are no views of tables", b->base->text);
-    if (!b->stride != !b->base->stride) // passes make views with strides of their own
+    if (!b->stride != !b->base->stride) // passes may make views with strides, of buffers with strides
         return fail(v, "'%s' has strides: views are of elements in their order",
                     b->stride ? b->text : b->base->text);
     int64_t bytes, room;

@@ -123,7 +123,7 @@ const char prelude_c_scalar[] = C_SCALAR;
     HALF_BY_F32(T, "max", "zl_max_f32(x, y)") HALF_BY_F32(T, "min", "zl_min_f32(x, y)") \
     HALF_WHOLE(T, "floor") HALF_WHOLE(T, "ceil") HALF_WHOLE(T, "rint") HALF_WHOLE(T, "trunc")
 
-// The vendor's header has i64, u64 and u32, and no libm of its own.
+// The vendor's header defines i64, u64 and u32, but no mathematical functions, which math.h declares.
 const char prelude_bm1690[] =
     "#include \"tpu_kernel.h\"\n#include <math.h>\n"
     "#define FN static inline __attribute__((unused))\n"
@@ -223,7 +223,7 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
 #define CUDA_EXP2 \
     "FN f32 zl_exp2_f32(f32 x) { f32 y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x)); return y; }\n"
 
-// Computes a * b as fma(a, b, -0), which adds nothing, and sums as fma with a factor of 1 or -1.
+// Computes a * b as fma(a, b, -0), where -0 changes nothing, and sums as fma with a factor of 1 or -1.
 #define CUDA_HALF_FMA(T, a, b, c) "{ " T " y; asm(\"fma.rn." T " %0, %1, %2, %3;\" : \"=h\"(y) : \"h\"(" a "), \"h\"(" b "), \"h\"(" c ")); return y; }\n"
 #define CUDA_HALF_TWO(T, op) \
     "FN " T " zl_" op "_" T "(" T " a, " T " b) { " T " y; asm(\"" op ".NaN." T " %0, %1, %2;\" : \"=h\"(y) : \"h\"(a), \"h\"(b)); return y; }\n"

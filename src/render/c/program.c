@@ -151,7 +151,7 @@ static void emit_stmt(struct program *p, const struct tile_stmt *s) {
     case TILE_IF: emit_if(p, s); return;
     case TILE_BREAK: style_line(&p->style, "break;"); return;
     case TILE_WAIT:
-    case TILE_BARRIER: return; // a block is one thread
+    case TILE_BARRIER: return; // a block runs in one thread
     case TILE_GRID: program_fail(p, s, "a grid is inside of another statement", ""); return;
     default: emit_simple(p, s); return;
     }

@@ -18,11 +18,11 @@ enum { LONG = 12, INPUTS = 24 }; // least nodes of a simple formula that becomes
 // A row while its function is built.
 struct row {
     struct program *p;
-    const struct tile_stmt *s;      // its store
-    const struct tile_name *along;  // the axis
+    const struct tile_stmt *s;      // the store of the row
+    const struct tile_name *along;  // the variable of the axis
     const struct tile_stmt *reduce; // the reduction of the stored row to one element; NULL: none
     bool is_kept;                   // the stored row is also read elsewhere
-    int nodes;                      // of the formula
+    int nodes;                      // nodes of the formula
     bool is_hard;                   // compilers do not vectorise it well
     int inputs;
     expr input[INPUTS];     // loads that move along the axis, and values that do not

@@ -82,7 +82,7 @@ static int run_bytes(const struct tile_region *r) {
     return (int)pass_number(r->extent[r->buffer->ndim - 1]) * tile_type_bytes(r->buffer->type);
 }
 
-// Writes an asynchronous copy; where there is a mask and it is false, zeros are stored.
+// Writes an asynchronous copy. Where `mask` is not NULL and is false, it stores zeros.
 static void async_copy(struct program *p, const struct tile_stmt *s, expr mask) {
     int bytes = run_bytes(&s->region[1]);
     text_add(p->style.out, "%*szl_async_%s%d(", 4 * p->style.indent, "", mask ? "or_zero_" : "", bytes);
@@ -343,7 +343,8 @@ static void declare_shared(struct program *p, const struct tile_buffer *b, int64
     program_strides(p, b);
 }
 
-// Declares the views of the kernel's own memory that are allocated inside.
+// Declares the views inside of a function whose memory is not the function's own: that of parameters and of
+// allocations outside of grids.
 static void each_views(struct program *p, const struct tile_stmt *body) {
     for (; body; body = body->next) {
         if (body->kind == TILE_ALLOC && body->buffer->base && body->buffer->memory != TILE_SHARED &&

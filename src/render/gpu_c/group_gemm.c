@@ -92,7 +92,8 @@ static void load(struct program *p, const struct gemm_operand *o, const char *to
     text_add(p->style.out, ");\n");
 }
 
-// Packs a tile in registers into words of two neighbours: its layout is already that of the instruction.
+// Packs a tile in registers into words of two adjacent elements: its layout is already that of the
+// instruction.
 static void pack(struct program *p, const struct gemm_operand *o, const char *to, int64_t depth) {
     int id = o->region->buffer->id;
     render_gemm_loop(p, "zl_i", 0, o->steps);

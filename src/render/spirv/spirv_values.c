@@ -134,7 +134,7 @@ void spirv_nodes(struct spirv_program *p, int count, const expr *root) {
             compute(p, root[i]);
 }
 
-// Applies an op of the target to two values, as an expression would; 16-bit floats are computed in f32.
+// 16-bit floats are computed in f32.
 spirv_id spirv_combine(struct spirv_program *p, enum tile_op op, struct tile_type type, spirv_id a,
                        spirv_id b) {
     static const struct tile_type f32 = {TILE_FLOAT, 32, 1};

@@ -162,9 +162,9 @@ const char *render_stablehlo_type(zl_dtype dtype) {
 struct tensors {
     struct text *out;
     int *names;        // numbers of tensors used so far
-    const char *shape; // "2x3x"
+    const char *shape; // sizes, as "2x3x"
     const int *operand;
-    int *name; // by number of node
+    int *name; // by id of node: the number of its tensor
 };
 
 static void add_type(struct tensors *t, struct tile_type type) {
