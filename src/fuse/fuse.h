@@ -1,11 +1,12 @@
-// fuse.h - which calls of a program become one kernel, and what that kernel computes.
+// fuse.h - finds which calls of a program become one kernel, and builds that kernel.
 //
 // A device keeps a step for each call of a program. Starting at one call, fuse_find collects the calls that
 // can run as one pass over memory, a *group*. Its calls compute elements of one shape and, once one of them
-// reduces a line to one element, also one element per line. A *line* is what a reduction sums up: it lies
-// along the last axis or, in a group of columns, along the leading axes. A device states its limits in struct
-// fuse_limits. A *recipe* (fuse_write) says what a group computes: it is the key of the kernel, and the
-// kernel's tile IR is built from it alone. Memory, temporaries, layouts and launches belong to the devices.
+// reduces a line to one element, also one element per line. A *line* is the elements that a reduction
+// combines: a row along the last axis or, in a group of columns, the elements along the leading axes. A
+// device states its limits in struct fuse_limits. A *recipe* (fuse_write) describes the computation of a
+// group: it is the key of the kernel, and the kernel's tile IR is built from it alone. Memory, temporaries,
+// layouts and launches belong to the devices.
 
 #ifndef FUSE_H
 #define FUSE_H
@@ -44,7 +45,7 @@ static inline struct fuse_step *fuse_step_at(const struct fuse_steps *s, int ind
     return (struct fuse_step *)(void *)((char *)s->first + s->apart * (size_t)index);
 }
 
-// Sets everything but needed, source and last.
+// Sets all members except needed, source and last.
 void fuse_set_step(struct fuse_step *s, const struct call *c);
 // Sets needed, source and last of all steps. Returns false, with an error, if memory runs out.
 bool fuse_link_steps(const struct fuse_steps *s, struct call *const *call, const uint8_t *needed);
@@ -55,12 +56,12 @@ enum tile_op fuse_combines(const struct call *c);
 
 enum { FUSE_CALLS = 32 }; // the most calls of a group, on any device
 
-// What a call of a group is.
+// The part of a call in its group.
 enum row_kind {
     ROW_ELEMENTS, // computes elements of the group's shape
     ROW_LINES,    // computes one element per line, from other elements per line
     ROW_REDUCE,   // computes one element per line, from the elements of the line
-    ROW_VIEW,     // is a view of what an earlier call of the group computes
+    ROW_VIEW,     // is a view of the result of an earlier call of the group
     ROW_PRODUCT,  // is the matrix product that the group begins with
     ROW_ASIDE,    // is a view of an array from outside the group
 };
@@ -77,7 +78,7 @@ struct fuse_row {
     int until;     // the last call that reads the result or a view of it
 };
 
-// What kept one more call out of a group.
+// The reason why a group does not contain the next call.
 enum fuse_end {
     FUSE_END_NONE, // no call was left
     FUSE_END_CALLS,
@@ -91,7 +92,7 @@ enum fuse_end {
 
 struct fuse_group;
 
-// What one kernel of a device can hold.
+// The limits of one kernel of a device.
 struct fuse_limits {
     int calls;                     // the most calls
     int operands;                  // the most inputs and outputs; 0: fits or the device counts them
@@ -107,8 +108,8 @@ struct fuse_limits {
     // Returns whether the device accepts a call, whose row is set, as the next of the group. NULL: it accepts
     // every call.
     bool (*joins)(struct fuse_group *g, int index);
-    // Returns what keeps the group, whose uses are known, from being one kernel; it is then tried without its
-    // last call. NULL: every group fits.
+    // Returns the reason why the group, whose uses are known, cannot be one kernel; it is then tried without
+    // its last call. NULL: every group fits.
     enum fuse_end (*fits)(struct fuse_group *g);
 };
 
@@ -118,7 +119,7 @@ struct fuse_group {
     struct call *const *call;
     const struct fuse_limits *limits;
     int begin;
-    int columns; // the number of leading axes along which lines lie; 0: they lie along the last axis
+    int columns; // the number of leading axes along which lines run; 0: lines run along the last axis
     // Found by fuse_find:
     int end;
     int ndim;
@@ -160,7 +161,8 @@ static inline bool fuse_has_shape(const struct fuse_group *g, zl_array x) {
 // Returns whether x has one element per line: the axes of lines have size 1. In a group of columns, leading
 // axes may be missing.
 bool fuse_has_line_shape(const struct fuse_group *g, zl_array x);
-// Returns whether all arrays that a call reads from outside the group are there: none failed or was released.
+// Returns whether all arrays that a call reads from outside the group are available: none failed or was
+// consumed.
 bool fuse_is_ready(const struct fuse_group *g, int index);
 
 // Looks ahead from a call to the next reduction. Returns the number of leading axes over which it reduces, if
@@ -217,8 +219,8 @@ struct fuse_op {
     int16_t arg[4]; // references to inputs or rows
 };
 
-// What a kernel computes. Recipes are compared as bytes, up to the last row, so unused fields before the rows
-// are zero.
+// The computation of a kernel. Recipes are compared as bytes, up to the last row, so unused fields before the
+// rows are zero.
 struct fuse_recipe {
     int16_t rows, inputs, outputs;
     // inputs: form | dtype << 4; then outputs: row << 1 | has one element per line
@@ -319,7 +321,7 @@ const struct tile_buffer *fuse_table(const char *text, int rows, int columns);
 expr fuse_entry(const struct tile_buffer *table, int row, expr column);
 // Calls tile_walk with a new variable for each place that is not NULL, which is set to it.
 void fuse_walk(const struct tile_buffer *table, expr inner, expr which, int count, expr *place);
-// Sets value[k] to what row k computes, for rows [begin, end), from input[] and from earlier rows in value[].
+// Sets value[k] to the result of row k, for rows [begin, end), from input[] and from earlier rows in value[].
 // With `keeps`, each value is held in a variable, for recipes of several results. For `rare`, see fuse_apply.
 void fuse_rows(const struct fuse_recipe *r, int begin, int end, const expr *input, expr *value, bool keeps,
                expr *rare);

@@ -190,7 +190,7 @@ expr math_tan_c64(expr x) {
 // Logarithms ------------------------------------------------------------------------------------------------
 
 // Returns log|z|; near the unit circle from |z|^2 - 1 = (max-1)(max+1) + min^2. `less` is |re| - 1, which
-// log1p knows exactly.
+// log1p computes exactly.
 static expr log_modulus(struct complex z, expr less) {
     expr a = ABS(z.re), b = ABS(z.im);
     struct modulus m = modulus(z);

@@ -87,8 +87,8 @@ bool  parse_is(const struct parser *p, const char *text);
 bool  parse_accept(struct parser *p, const char *text);
 // Skips the token, which must be this sign or word. Returns false, with an error, if it is not.
 bool  parse_expect(struct parser *p, const char *text);
-// Reads a name, which must be no word of the language; NULL, with an error, if it is not. `what` says in
-// messages what it names.
+// Reads a name, which must not be a word of the language. Returns NULL, with an error, if there is none.
+// `what` is the thing that it names, for messages.
 const char *parse_name(struct parser *p, const char *what);
 // Reads a whole number from `least` to 2^30, or a param that is one.
 int   parse_count(struct parser *p, int least);
@@ -129,7 +129,7 @@ bool parse_type(struct parser *p, struct tile_type *out);
 // Returns the op of that name, of the language or declared; TILE_OP_COUNT, without an error, if there is
 // none.
 enum tile_op parse_op_find(struct parser *p, const char *text);
-// Returns what a binding is, for messages: "a type".
+// Returns the kind of a binding, for messages: "a type".
 const char *parse_binding_word(const struct binding *b);
 
 // branches.c

@@ -343,7 +343,7 @@ void tile_free(struct tile_kernel *kernel);
 
 // Returns the type of indices in the current kernel, i64 or i32; i64 if there is none.
 struct tile_type tile_index_type(void);
-// Adds a symbol, whose values lie in low..high and are multiples of the divisor.
+// Adds a symbol, whose values are in low..high and are multiples of the divisor.
 const struct tile_name *tile_symbol(const char *text, int64_t low, int64_t high, int64_t divisor);
 // Adds a parameter, in the order of the calls: a buffer in global memory.
 struct tile_buffer *tile_parameter_buffer(const char *text, struct tile_type type, int ndim,
@@ -368,8 +368,8 @@ const struct tile_name *tile_name(const char *text, struct tile_type type);
 // constant.
 const struct tile_name *tile_index(const char *text, expr extent);
 
-// Expressions. Operands must agree in type where the op wants it. An operand that is NULL gives NULL and
-// marks the kernel failed.
+// Expressions. Operands must agree in type where the op requires it. If an operand is NULL, the result is
+// NULL and the kernel is marked failed.
 
 // Returns a constant: the value converted to the type as TILE_CAST does. A vector has it in all lanes.
 expr tile_const(struct tile_type type, double value);
@@ -412,7 +412,7 @@ struct tile_stmt *tile_store(const struct tile_buffer *buffer, int indices, cons
                              expr mask);
 // Appends name = value, which declares a local variable if it is the first one.
 struct tile_stmt *tile_assign(const struct tile_name *name, expr value);
-// Appends a shuffle (TILE_SHUFFLE) among so many consecutive threads, which assigns what it gives to `to`.
+// Appends a shuffle (TILE_SHUFFLE) among `threads` consecutive threads, which assigns its result to `to`.
 struct tile_stmt *tile_shuffle(const struct tile_name *to, enum tile_shuffle how, expr value, expr step,
                                int threads);
 // Appends a call of a function of a chip's device API (TILE_COMMAND).
@@ -427,7 +427,7 @@ struct tile_stmt *tile_open_map(int names, const struct tile_name *const *name, 
 // Opens a loop from begin (NULL: 0) to end, which is excluded, by step (NULL: 1).
 struct tile_stmt *tile_open_for(const struct tile_name *name, expr begin, expr end, expr step,
                                 enum tile_loop loop);
-// Opens an `if`; its first branch is what follows.
+// Opens an `if`. Statements that follow, until tile_else or tile_close, are its first branch.
 struct tile_stmt *tile_open_if(expr mask);
 // Begins the other branch of the if that was opened last. Elsewhere it is an error and the kernel fails.
 void tile_else(void);
@@ -492,9 +492,10 @@ bool tile_verify(const struct tile_kernel *kernel);
 struct tile_cost { double flops, bytes; };
 // Returns the arithmetic operations of one run, and the bytes of parameters that it moves, for these values
 // of the symbols; {0, 0} if memory runs out. An op counts 1, an fma 2, a complex op 2, a complex product 6;
-// ops on integers, such as indices, and comparisons count nothing. Of an `if` on sizes and loop variables the
-// branch counts that is taken in the middle of their ranges; of any other `if` each branch counts half. A
-// `while` counts one turn. Bytes of a parameter count once, however often they are accessed.
+// ops on integers, such as indices, and comparisons count nothing. If the condition of an `if` depends on
+// sizes and loop variables alone, the branch counts that is taken in the middle of their ranges; otherwise
+// each branch counts half. A `while` counts as one iteration. Bytes of a parameter count once, however often
+// they are accessed.
 struct tile_cost tile_cost(const struct tile_kernel *kernel, const int64_t *symbol_values);
 
 // value.c: numbers of the IR. f16, bf16 and f32 are kept as doubles, which hold them exactly.
@@ -518,7 +519,8 @@ double   tile_small_value(struct tile_type type, uint64_t bits);
 uint64_t tile_small_bits(struct tile_type type, double value);
 // Returns the formula of the number that a byte stands for.
 expr tile_decode(struct tile_type type, expr byte);
-// Returns such a formula without subnormal intermediate values, for targets that do not have them.
+// Returns a formula as tile_decode does, without subnormal intermediate values, for targets that do not have
+// them.
 expr tile_decode_normal(struct tile_type type, expr byte);
 // Returns the formula of the byte that stands for a number, rounded as tile_small_bits does.
 expr tile_encode(struct tile_type type, expr value);
@@ -551,9 +553,10 @@ bool tile_tape_run_exactly(struct tile_tape *tape, tile_leaf *leaf, void *data, 
 // Prepares a tape of sizes for tile_tape_sizes: integers whose leaves are symbols and scalar parameters of
 // the kernel, which may be freed afterwards. Returns false, with an error, if a leaf is something else.
 bool tile_tape_bind(struct tile_tape *tape, const struct tile_kernel *kernel);
-// Computes such sizes from the values of all symbols, then, if scalars are leaves, of all parameters (those
-// of other parameters are ignored). Returns false if a size is negative or not what exact arithmetic gives,
-// or if memory runs out; only the last sets an error. Threads may call it concurrently.
+// Computes the sizes of a bound tape from the values of all symbols, followed by those of all parameters if
+// scalars are leaves (those of other parameters are ignored). Returns false if a size is negative or not what
+// exact arithmetic gives, or if memory runs out; only the last sets an error. Threads may call it
+// concurrently.
 bool tile_tape_sizes(const struct tile_tape *tape, const int64_t *given, int64_t *out);
 // Returns the value of an expression. Values of its names and loads are in `leaf` by the ids of their nodes;
 // if that is NULL, they are 0. Returns 0, with an error, where tile_tape fails.
@@ -571,15 +574,16 @@ union tile_value tile_symbol_value(void *symbols, expr e, const int64_t *index);
 
 // Sets *out to a * b; returns false unless both are 0 or more and the product fits into 64 bits.
 bool tile_times(int64_t a, int64_t b, int64_t *out);
-// Sets *bytes to those from the first element of a buffer to its last, with these sizes, and strides unless
-// they are NULL. Where a size is negative, or something does not fit into 64 bits, appends what is wrong and
-// returns false.
+// Sets *bytes to the bytes from the first element of a buffer to its last, with these sizes, and with these
+// strides unless they are NULL. Where a size is negative, or a number does not fit into 64 bits, appends the
+// reason and returns false.
 bool tile_span(const struct tile_buffer *b, const int64_t *shape, const int64_t *stride, int64_t *bytes,
                struct text *why);
 // Returns whether expressions follow from the sizes of arguments alone, so that they are known before a
 // kernel runs. NULL is an empty list.
 bool tile_are_known_at_launch(const expr *list, int count);
-// Returns whether they follow from these and from scalar parameters that are signed integers.
+// Returns whether expressions follow from the sizes of arguments and from scalar parameters that are signed
+// integers.
 bool tile_are_known_with_scalars(const expr *list, int count);
 // Returns whether the sizes and strides of a buffer follow from the sizes of arguments alone.
 bool tile_is_known_at_launch(const struct tile_buffer *b);
@@ -609,8 +613,8 @@ zl_dtype tile_row_gives(enum tile_op op, zl_dtype dtype);
 // Returns whether a row takes the dtype and has no lower form there, so that targets spell it.
 bool tile_row_is_base(enum tile_op op, zl_dtype dtype);
 // Returns the kernel of a row; the caller frees it with tile_free. The form has a letter per operand: 'v' for
-// a vector, 's' for a scalar (one element, read once). NULL, with an error, if the row does not take the
-// dtype or form.
+// a vector, 's' for a scalar (one element, which is read once). Returns NULL, with an error, if the row does
+// not take the dtype or form.
 //     add_f32_vs(a: f32[n], b: f32[1]) -> (y: f32[n])
 //     where_f32_vvv(a: bool[n], b: f32[n], c: f32[n]) -> (y: f32[n])
 struct tile_kernel *tile_row_kernel(enum tile_op op, zl_dtype dtype, const char *form);
@@ -624,7 +628,7 @@ zl_dtype tile_reduce_gives(zl_dtype dtype);
 // Sets *bits to the value from which a reduction starts. `combine` is ADD, MUL, MAX, MIN, AND, OR or
 // LOGADDEXP. Returns false, without an error, for other ops and for types that it does not take.
 bool tile_identity(enum tile_op combine, struct tile_type type, uint64_t *bits);
-// Returns that value as a constant of the current kernel; NULL: there is none.
+// Returns the value from which a reduction starts as a constant of the current kernel; NULL if there is none.
 expr tile_identity_value(enum tile_op combine, struct tile_type type);
 
 // Returns a row on these operands in simpler ops, one step of lowering (the row's `lower` column); NULL for
@@ -637,7 +641,7 @@ typedef expr tile_formula(const expr *x);
 // Return x[0] * x[1] + x[2], rounded once: of f32, computed in f64; of f32 or f64, by sums and products
 // alone.
 tile_formula tile_fma_in_f64, tile_fma_in_parts;
-// Returns x[0] / x[1] of f32 for targets with an exact fma, whose division errs a little.
+// Returns x[0] / x[1] of f32, for targets with an exact fma whose division is not correctly rounded.
 tile_formula tile_quotient;
 // Return conversions: f16 to f32; f32 to f16; f32 to bf16.
 tile_formula tile_from_half, tile_to_half, tile_to_brain;

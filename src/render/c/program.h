@@ -16,8 +16,8 @@ struct program {
     int *seen;                  // by id of expression: the stamp of the last statement that computed it
     int *moving; // by id: whether it depends on the axis of a row, with the row's stamp
     int stamp;
-    struct node_plan *of; // by id: the numbers that values have in the text
-    bool *declared;       // by id of name: a variable of the function
+    struct node_plan *of; // by id: the numbers of values in the text
+    bool *declared;       // by id of name: it is declared in the function
     int numbers;
     int depth;    // nesting of the branches of rare values at this place of the text; 0: none
     int branches; // nesting of `if` statements at this place
@@ -43,14 +43,14 @@ void program_extents(struct program *p, const struct tile_stmt *s);
 void program_strides(struct program *p, const struct tile_buffer *b);
 // Declares the local variables of a function with this body.
 void program_locals(struct program *p, const struct tile_stmt *body);
-// Appends what `write` writes of the program's kernel to style->out, after what it leaves in row_text.
-// Returns false, with an error, if that fails.
+// Appends the text that `write` writes for the program's kernel to style->out, after the row functions in
+// row_text. Returns false, with an error, if that fails.
 bool program_write(struct program *p, struct style *style, void (*write)(struct program *p));
 
 // program_values.c ------------------------------------------------------------------------------------------
 
-// Sets p->failed and, for the first failure, the error: why, then what, at statement s (NULL: at the kernel).
-// Returns false.
+// Sets p->failed and, for the first failure, the error: `why`, then `what`, at statement s (NULL: at the
+// kernel). Returns false.
 bool program_fail(struct program *p, const struct tile_stmt *s, const char *why, const char *what);
 // Returns the stride of an axis in elements; -1 if it is not known before a call.
 int64_t program_stride(const struct tile_buffer *b, int axis);
@@ -72,7 +72,8 @@ void program_operand(struct program *p, expr e);
 // Appends text, with the name of the next operand instead of each @ of the format.
 void program_text(struct program *p, const expr *operand, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-// Appends such text as a line. If its format ends with {, what follows is indented until style_close.
+// Appends a line of text as program_text does. If its format ends with {, the lines after it are indented
+// until style_close.
 void program_line(struct program *p, const expr *operand, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 // Opens a block in which the values of a statement, and `more` others, are emitted.

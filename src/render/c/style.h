@@ -64,7 +64,7 @@ bool render_group(struct style *s, const struct tile_kernel *kernel, const char 
 
 // Writes a line.
 void style_line(struct style *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// Writes a line that ends with an opening brace, and indents what follows.
+// Writes a line that ends with an opening brace, and indents the lines after it.
 void style_open(struct style *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // Ends the indentation and writes the closing brace.
 void style_close(struct style *s);

@@ -146,8 +146,8 @@ spirv_id spirv_half(struct spirv_module *m, bool is_bfloat);
 // Returns the type of cooperative matrices of a subgroup with side * side elements of type `of`. The caller
 // declares capability and extension.
 spirv_id spirv_matrix(struct spirv_module *m, spirv_id of, uint32_t side, uint32_t use);
-// Returns the type of a block: an array of `count` elements (0: of any length) of so many bytes each, from an
-// offset in bytes on.
+// Returns the type of a block: an array of `count` elements (0: of any length) of `bytes` bytes each, which
+// begins `offset` bytes after the block does.
 spirv_id spirv_block(struct spirv_module *m, spirv_id element, int bytes, int count, int offset);
 // Returns a constant of a type of up to 64 bits; value has its bits.
 spirv_id spirv_constant(struct spirv_module *m, spirv_id type, int bits, uint64_t value);
@@ -229,7 +229,7 @@ void spirv_function_open(struct spirv_module *m, struct spirv_function *f, spirv
                          const spirv_id *type, spirv_id *parameter);
 // Ends the open function with its result (0: void) and continues the one around it.
 void spirv_function_close(struct spirv_module *m, spirv_id result);
-// Makes a function an entry point for workgroups of so many threads. It refers to all global variables so
+// Makes a function an entry point for workgroups of `threads` threads. It refers to all global variables so
 // far; of shared variables only to those since the entry point before.
 void spirv_entry(struct spirv_module *m, spirv_id function, const char *name, int threads);
 // Appends an execution mode of an entry point.

@@ -119,7 +119,8 @@ static inline spirv_id spirv_as(struct spirv_program *p, spirv_id type, spirv_id
     return spirv_value(&p->m, SPIRV_Bitcast, type, value);
 }
 
-// Sets p->failed and, for the first failure, the error: why, then what, at the statement. Returns false.
+// Sets p->failed and, for the first failure, the error: `why`, then `what`, at the current statement. Returns
+// false.
 bool spirv_fail(struct spirv_program *p, const char *why, const char *what);
 
 // spirv_values.c: expressions -------------------------------------------------------------------------------
@@ -194,7 +195,7 @@ void spirv_bind_rest(struct spirv_program *p);
 void spirv_alloc(struct spirv_program *p, const struct tile_buffer *b);
 // Returns the scope of atomics on this memory.
 spirv_id spirv_scope(struct spirv_program *p, const struct spirv_memory *m);
-// Returns whether threads read from this memory what others wrote.
+// Returns whether threads read what other threads wrote to this memory.
 bool spirv_is_exchanged(const struct spirv_program *p, const struct spirv_memory *m);
 // Returns the bytes that one access moves: those of an element, or of one part of a complex number.
 int spirv_item(const struct tile_buffer *b);
@@ -208,22 +209,22 @@ spirv_id spirv_place(struct spirv_program *p, const struct tile_buffer *b, const
 spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id mask);
 // Stores the bits of an element.
 void spirv_write(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id bits);
-// Reads so many bytes of contiguous elements as words.
+// Reads `bytes` bytes of contiguous elements as words.
 void spirv_read_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes,
                       spirv_id *word);
-// Writes so many bytes of contiguous elements from words.
+// Writes `bytes` bytes of contiguous elements from words.
 void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes,
                        const spirv_id *word);
-// Returns a pointer to a pack of so many elements in shared memory; place counts packs.
+// Returns a pointer to a pack of `elements` elements in shared memory; `place` counts packs.
 spirv_id spirv_pack_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place,
                             int elements);
-// Returns a pointer to an element of p->exchange of so many bytes; place counts such elements.
+// Returns a pointer to an element of p->exchange of `bytes` bytes; `place` counts such elements.
 spirv_id spirv_exchange_pointer(struct spirv_program *p, spirv_id place, int bytes);
 // Returns a pointer for atomics to an element, or to the word that it is part of. Sets *shift to the number
 // of its first bit in that word; to 0, which is no id, if it is no part of one.
 spirv_id spirv_atomic_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place,
                               spirv_id *shift);
-// Returns so many bytes (1 to 3) of a word from bit `shift` on.
+// Returns `bytes` bytes (1 to 3) of a word, from bit `shift` on.
 spirv_id spirv_part_of_word(struct spirv_program *p, spirv_id word, spirv_id shift, int bytes);
 // Returns a word of the block of arguments.
 spirv_id spirv_argument(struct spirv_program *p, spirv_id word);
