@@ -74,7 +74,7 @@ enum tile_op {
 #define BINARY(NAME, ...)  TILE_##NAME,
 #define TERNARY(NAME, ...) TILE_##NAME,
 #include "op/elementwise.def"
-    TILE_CONST,   // bits
+    TILE_CONST,   // a constant, whose value is in `bits`
     TILE_INDEX,   // a loop variable
     TILE_SYMBOL,  // a size that is known at each call
     TILE_SCALAR,  // a scalar parameter
@@ -191,8 +191,8 @@ enum tile_stmt_kind {
     TILE_SCAN,    // the same with every intermediate result; reverse, exclusive
     TILE_GEMM,    // region[0] x region[1] -> region[2]; clear or accumulate; may be asynchronous
     TILE_ATOMIC,  // buffer[index] combine= value, where mask; old = the previous value
-    // waits until at most `keep` copies newer than the token's are unfinished. TILE_COMMIT: does not wait,
-    // but makes the copies begun so far one group, which gets the token.
+    // waits for the asynchronous statement of the token, and for all others but the `keep` newest.
+    // TILE_COMMIT: does not wait, but makes the copies begun so far one group, which gets the token.
     TILE_WAIT,
     TILE_BARRIER, // scope; with keep TILE_ARRIVE or TILE_AWAIT, one half of a barrier
     TILE_ASSERT,  // mask, with message
@@ -270,8 +270,8 @@ struct tile_stmt {
     int unroll;
     bool clear, transpose[2], is_async, reverse, exclusive;
     bool absolute; // of a reduction: of magnitudes
-    // of a reduction by maximum in a cluster: each group may use its own maximum until sums of exponentials
-    // are combined
+    // of a reduction by maximum in a cluster: each subgroup may use its own maximum until sums of
+    // exponentials are combined
     bool is_loose;
     // of a copy by vectors from registers: the values were just rounded from wider numbers
     bool is_rounded;
