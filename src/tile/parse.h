@@ -34,7 +34,7 @@ struct binding {
 
 struct parser {
     struct tile_lexer lexer;
-    struct tile_token token; // the next one, which was not skipped yet
+    struct tile_token token; // the next token, not skipped yet
     const char *file;
     struct arena arena;
     struct binding *scope; // innermost last

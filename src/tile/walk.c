@@ -1,5 +1,5 @@
-// walk.c - builds the statement `walk` for the parser and for passes: it computes the places in memory of the
-// element with a given number along axes.
+// walk.c - builds the statement `walk`, for the parser and for code that builds kernels: it computes the
+// places in memory of the element with a given number along axes.
 
 #include "tile/notation.h"
 

@@ -1,4 +1,4 @@
-// program.h - the state in which kernels of any statements are rendered. Used by the files of render/ only.
+// program.h - the state while a kernel of any statements is rendered. Used by the files of render/ only.
 
 #ifndef PROGRAM_H
 #define PROGRAM_H
@@ -26,7 +26,7 @@ struct program {
     struct text row_text; // the row functions, which precede the function
     int rows;
     bool checks; // every index is tested: ZL_CHECK
-    bool fences; // a fence is due before matrix instructions read what threads wrote
+    bool fences; // barriers also order writes of threads before the reads of matrix instructions
     const struct tile_stmt *ahead; // copies to begin while the next product runs; NULL: none
     bool failed;
     // Writes a statement in the target's own way and returns true; NULL, or if it returns false: plain C.

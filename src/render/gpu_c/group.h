@@ -8,7 +8,7 @@
 // The words of a language for groups of threads.
 struct group_words {
     const char *function;        // the beginning of a kernel; %s: threads per group
-    bool has_resident;           // these are followed by the least number of groups per multiprocessor
+    bool has_resident;           // the threads are followed by the least number of groups per multiprocessor
     const char *global, *shared; // before types in such memory, with a space after it, or ""
     const char *thread, *block;  // the number of the thread in its group; that of the group
     // before the struct of a table that is passed by value, with a space after it

@@ -9,8 +9,8 @@ enum { GEMM_PANEL = 64, GEMM_STEP = 16 }; // elements in 128 bytes; depth of one
 
 struct gemm_operand {
     const struct tile_region *region;
-    bool is_transposed;   // when ldmatrix reads it
-    bool first_is_column; // `first` is a column of the region; else a row
+    bool is_transposed;   // ldmatrix reads it transposed
+    bool first_is_column; // `first` is a column of the region, not a row
     int64_t steps;        // per subgroup, of 16 rows or columns of the result
     char name;
     const char *first;   // variable of the text: the subgroup's first row or column

@@ -1,4 +1,4 @@
-// spirv_program.h - the state in which a kernel is written as SPIR-V. Used by the files of render/spirv only.
+// spirv_program.h - the state while a kernel is written as SPIR-V. Used by the files of render/spirv only.
 //
 // Values: bool is a bool. Integers of up to 32 bits are words of 32 bits that hold the number, extended by
 // its sign or by zeros; 16-bit floats are words that hold their bits. i64 and u64 are words of 64 bits, or
