@@ -1,11 +1,12 @@
-// fuse.h - which calls of a program become one kernel, and what that kernel computes.
+// fuse.h - finds which calls of a program become one kernel, and builds that kernel.
 //
 // A device keeps a step for each call of a program. Starting at one call, fuse_find collects the calls that
 // can run as one pass over memory, a *group*. Its calls compute elements of one shape and, once one of them
-// reduces a line to one element, also one element per line. A *line* is what a reduction sums up: it lies
-// along the last axis or, in a group of columns, along the leading axes. A device states its limits in struct
-// fuse_limits. A *recipe* (fuse_write) says what a group computes: it is the key of the kernel, and the
-// kernel's tile IR is built from it alone. Memory, temporaries, layouts and launches belong to the devices.
+// reduces a line to one element, also one element per line. A *line* is the elements that a reduction
+// combines: a row along the last axis or, in a group of columns, the elements along the leading axes. A
+// device states its limits in struct fuse_limits. A *recipe* (fuse_write) describes the computation of a
+// group: it is the key of the kernel, and the kernel's tile IR is built from it alone. Memory, temporaries,
+// layouts and launches belong to the devices.
 
 #ifndef FUSE_H
 #define FUSE_H
@@ -27,7 +28,7 @@ enum fuse_kind {
 struct fuse_step {
     uint8_t kind;      // enum fuse_kind
     uint8_t inputs;    // at most 3
-    uint8_t dtype[4];  // of the output, and of the inputs of a map or reduction as it reads them
+    uint8_t dtype[4];  // of the output, then of the inputs of a map or reduction as the kernel reads them
     bool needed;       // the result is read after the segment
     int32_t source[3]; // the call of the segment that computes each input, or -1
     int32_t last;      // the last call of the segment that reads the result, or -1
@@ -44,7 +45,7 @@ static inline struct fuse_step *fuse_step_at(const struct fuse_steps *s, int ind
     return (struct fuse_step *)(void *)((char *)s->first + s->apart * (size_t)index);
 }
 
-// Sets everything but needed, source and last.
+// Sets all members except needed, source and last.
 void fuse_set_step(struct fuse_step *s, const struct call *c);
 // Sets needed, source and last of all steps. Returns false, with an error, if memory runs out.
 bool fuse_link_steps(const struct fuse_steps *s, struct call *const *call, const uint8_t *needed);
@@ -55,12 +56,12 @@ enum tile_op fuse_combines(const struct call *c);
 
 enum { FUSE_CALLS = 32 }; // the most calls of a group, on any device
 
-// What a call of a group is.
+// The part of a call in its group.
 enum row_kind {
     ROW_ELEMENTS, // computes elements of the group's shape
     ROW_LINES,    // computes one element per line, from other elements per line
     ROW_REDUCE,   // computes one element per line, from the elements of the line
-    ROW_VIEW,     // is a view of what an earlier call of the group computes
+    ROW_VIEW,     // is a view of the result of an earlier call of the group
     ROW_PRODUCT,  // is the matrix product that the group begins with
     ROW_ASIDE,    // is a view of an array from outside the group
 };
@@ -77,7 +78,7 @@ struct fuse_row {
     int until;     // the last call that reads the result or a view of it
 };
 
-// What kept one more call out of a group.
+// The reason why a group does not contain the next call.
 enum fuse_end {
     FUSE_END_NONE, // no call was left
     FUSE_END_CALLS,
@@ -91,22 +92,24 @@ enum fuse_end {
 
 struct fuse_group;
 
-// What one kernel of a device can hold.
+// The limits of one kernel of a device.
 struct fuse_limits {
     int calls;                     // the most calls
     int operands;                  // the most inputs and outputs; 0: fits or the device counts them
     int reductions;                // the most reductions; 0: reductions are not fused
     int64_t line_least, line_most; // the fewest and the most elements of a line that is reduced
-    int64_t line_short;            // lines of more elements than this must be at least
-    int64_t lines_least;           // this many; both are used in explanations only: the device checks them
-    bool bitcasts;                 // views may have another dtype
+    // lines of more elements than line_short are reduced only if there are at least lines_least of them; the
+    // device checks this, and explanations name both
+    int64_t line_short;
+    int64_t lines_least;
+    bool bitcasts;                 // views may have a dtype other than their array's
     bool products;                 // a group may begin with a matrix product
     bool asides;                   // a group may contain views of arrays from outside
     // Returns whether the device accepts a call, whose row is set, as the next of the group. NULL: it accepts
     // every call.
     bool (*joins)(struct fuse_group *g, int index);
-    // Returns what keeps the group, whose uses are known, from being one kernel; it is then tried without its
-    // last call. NULL: every group fits.
+    // Returns the reason why the group, whose uses are known, cannot be one kernel; it is then tried without
+    // its last call. NULL: every group fits.
     enum fuse_end (*fits)(struct fuse_group *g);
 };
 
@@ -116,7 +119,7 @@ struct fuse_group {
     struct call *const *call;
     const struct fuse_limits *limits;
     int begin;
-    int columns; // the number of leading axes along which lines lie; 0: they lie along the last axis
+    int columns; // the number of leading axes along which lines run; 0: lines run along the last axis
     // Found by fuse_find:
     int end;
     int ndim;
@@ -158,12 +161,13 @@ static inline bool fuse_has_shape(const struct fuse_group *g, zl_array x) {
 // Returns whether x has one element per line: the axes of lines have size 1. In a group of columns, leading
 // axes may be missing.
 bool fuse_has_line_shape(const struct fuse_group *g, zl_array x);
-// Returns whether all arrays that a call reads from outside the group are there: none failed or was released.
+// Returns whether all arrays that a call reads from outside the group are available: none failed or was
+// consumed.
 bool fuse_is_ready(const struct fuse_group *g, int index);
 
-// Looks ahead from a call to the next reduction. Returns over how many leading axes that goes, if it reduces
-// arrays of the call's shape and keeps at least one axis; 0 if it does not, or if no group that begins here
-// reaches it.
+// Looks ahead from a call to the next reduction. Returns the number of leading axes over which it reduces, if
+// it reduces arrays of the call's shape and keeps at least one axis; otherwise, or if no group that begins
+// here reaches it, 0.
 int fuse_columns_ahead(const struct fuse_steps *s, struct call *const *call, int begin);
 // Finds the longest group within the limits that begins at a call, with its rows and uses. Returns false if
 // not even the first call fits.
@@ -173,7 +177,7 @@ void fuse_find_uses(struct fuse_group *g);
 // Returns the call of the group that computes input k of a call, or the array which that input is a view of;
 // -1 if none does.
 int fuse_source(const struct fuse_group *g, int index, int k);
-// Appends what ended the group, in words; appends nothing if no call was left.
+// Appends why the group ended, in words; nothing if no call was left.
 void fuse_explain(const struct fuse_group *g, struct text *out);
 
 // run.c: running groups -------------------------------------------------------------------------------------
@@ -215,8 +219,8 @@ struct fuse_op {
     int16_t arg[4]; // references to inputs or rows
 };
 
-// What a kernel computes. Recipes are compared as bytes, up to the last row, so unused fields before the rows
-// are zero.
+// The computation of a kernel. Recipes are compared as bytes, up to the last row, so unused fields before the
+// rows are zero.
 struct fuse_recipe {
     int16_t rows, inputs, outputs;
     // inputs: form | dtype << 4; then outputs: row << 1 | has one element per line
@@ -282,7 +286,7 @@ struct tile_kernel *fuse_build_map(const struct fuse_recipe *r);
 
 // tiles.c: pieces of kernels that devices build from recipes ------------------------------------------------
 //
-// They append to the kernel being built. NULL flows as it does in the builder.
+// They append to the kernel that is being built. As in the builder, they return NULL if an operand is NULL.
 
 // Begins a kernel as tile_begin does; with `wide`, its indices have 64 bits.
 void fuse_begin(const char *kernel, bool wide);
@@ -315,9 +319,9 @@ void fuse_move(const struct fuse_operand *to, expr to_at, const struct fuse_oper
 const struct tile_buffer *fuse_table(const char *text, int rows, int columns);
 // Returns an entry of the table.
 expr fuse_entry(const struct tile_buffer *table, int row, expr column);
-// Does what tile_walk does, and assigns a variable to each place that is not NULL.
+// Calls tile_walk with a new variable for each place that is not NULL, which is set to it.
 void fuse_walk(const struct tile_buffer *table, expr inner, expr which, int count, expr *place);
-// Sets value[k] to what row k computes, for rows [begin, end), from input[] and from earlier rows in value[].
+// Sets value[k] to the result of row k, for rows [begin, end), from input[] and from earlier rows in value[].
 // With `keeps`, each value is held in a variable, for recipes of several results. For `rare`, see fuse_apply.
 void fuse_rows(const struct fuse_recipe *r, int begin, int end, const expr *input, expr *value, bool keeps,
                expr *rare);
@@ -328,7 +332,7 @@ void fuse_rows(const struct fuse_recipe *r, int begin, int end, const expr *inpu
 enum fuse_stride {
     FUSE_STRIDED = FUSE_FORMS, // any strides
     FUSE_ROWS,                 // any strides, but contiguous along the last axis
-    // any strides, but stride 0 along the last axis: one element serves for all of it
+    // any strides, but stride 0 along the last axis, whose elements all read the same element
     FUSE_SAME,
 };
 
@@ -342,7 +346,7 @@ enum { FUSE_MAP_THREADS = 256, FUSE_MAP_AXES = 8 };
 // FUSE_STRIDED.
 struct fuse_map {
     int16_t width; // adjacent elements that a thread computes at once
-    int16_t runs;  // how often it does
+    int16_t runs;  // runs of these elements per thread
     int16_t wide;  // whether indices have 64 bits
     struct fuse_recipe f; // all rows are ROW_ELEMENTS
 };

@@ -1,7 +1,7 @@
-// group.c - finds which calls, from one on, run as one pass over memory.
+// group.c - finds which calls, starting at a given one, run as one pass over memory.
 //
-// Which calls lie next to each other is found when a program is built; how far a group goes, at each run,
-// when sizes are known.
+// The facts of the calls are found when a program is built; where a group ends is found at each run, when
+// sizes are known.
 
 #include "fuse/fuse.h"
 
@@ -59,7 +59,7 @@ bool fuse_has_line_shape(const struct fuse_group *g, zl_array x) {
     return has;
 }
 
-// Returns whether x is contiguous with one element per line, broadcast along the lines.
+// Returns whether x has one element per line, contiguous and broadcast along the lines.
 static bool is_stretched(const struct fuse_group *g, zl_array x) {
     int64_t expected = 1;
     if (!fuse_has_shape(g, x))
@@ -180,7 +180,7 @@ static bool join(struct fuse_group *g, int index) {
 
 // The end ---------------------------------------------------------------------------------------------------
 
-// What reads a view reads the result that it is a view of.
+// A call that reads a view reads the result that it is a view of.
 void fuse_find_uses(struct fuse_group *g) {
     g->outputs = 0;
     for (int i = g->begin; i < g->end; i++) {
@@ -239,7 +239,8 @@ static void count_inputs(struct fuse_group *g, int *inputs) {
     }
 }
 
-// Returns the number of results that are read after the group, without those that views may add.
+// Returns the number of results that are read after the group. Results that are read only through views are
+// not counted.
 static int count_outputs(const struct fuse_group *g) {
     int count = 0;
     for (int i = g->begin; i < g->end; i++) {
@@ -251,9 +252,9 @@ static int count_outputs(const struct fuse_group *g) {
     return count;
 }
 
-// Drops calls from the end while the group has more operands than any kernel, however these are counted. A
-// program may have many unrelated calls of one shape, and asking the device about each possible end would be
-// slow.
+// Drops calls from the end while the group has more operands than any kernel can have, however these are
+// counted. A program may have many unrelated calls of one shape, and asking the device about each possible
+// end would be slow.
 static void drop_surplus(struct fuse_group *g) {
     int inputs[FUSE_CALLS], end = g->end;
     count_inputs(g, inputs);

@@ -1,5 +1,5 @@
-// map.c - kernels of elements: a thread takes one, or neighbours that it moves by vectors, and computes the
-// rows of a recipe on them.
+// map.c - builds kernels over elements: a thread computes the rows of a recipe for one element, or for
+// adjacent ones that it moves by vectors.
 
 #include "fuse/fuse.h"
 #include "tile/notation.h"
@@ -9,14 +9,14 @@ struct building {
     const struct fuse_recipe *r;
     struct fuse_operand x[FUSE_OPERANDS], y[FUSE_OPERANDS];
     expr first[FUSE_OPERANDS]; // position of the first element of an input
-    expr place[FUSE_OPERANDS]; // of a strided input: from there to those of this thread
+    expr place[FUSE_OPERANDS]; // of a strided input: offset from there to the thread's elements
     expr n, inner, from;
     const struct tile_buffer *s;
 };
 
-// The registers of one run of neighbours.
+// The registers of one run of adjacent elements.
 struct run {
-    expr at; // of the outputs
+    expr at; // position in the outputs
     int width;
     struct fuse_operand a[FUSE_OPERANDS], b[FUSE_OPERANDS];
 };
@@ -102,8 +102,8 @@ static void read_run(const struct building *b, struct run *run, int which) {
         run->b[k] = fuse_run(which ? "d" : "b", k, fuse_output_dtype(b->r, k), run->width);
 }
 
-// Computes all elements of a run. quick: quotients are computed by the fast method. *odd, unless it is NULL,
-// is then set if that is wrong for one of them.
+// Computes all elements of a run. quick: computes quotients by the fast method and, if odd is not NULL, sets
+// *odd where one of them is wrong.
 static void compute(const struct building *b, const struct run *run, bool quick,
                     const struct tile_name *odd) {
     expr input[FUSE_OPERANDS], value[FUSE_CALLS], rare = NULL, turns = tile_number(run->width),
@@ -160,7 +160,7 @@ static void build_runs(const struct building *b, int runs, int width, const expr
             fuse_move(&b->y[k], b->from ? ADD(b->from, at[i]) : at[i], &run[i].b[k], tile_number(0), width);
 }
 
-// Builds one run, or the part of it that lies before the end.
+// Builds one run or, at the end of the array, the elements of it that exist.
 static void build_part(const struct building *b, expr at) {
     int width = b->map->width;
     tile_open_if(LE(ADD(at, tile_number(width)), b->n));
@@ -174,7 +174,8 @@ static void build_part(const struct building *b, expr at) {
     tile_close();
 }
 
-// Builds two runs, as far apart as the threads of a block reach; near the end, each is built by itself.
+// Builds two runs, whose distance is the number of elements that a block's threads compute in one run; near
+// the end, each is built by itself.
 static void build_two(const struct building *b, expr first) {
     int64_t width = b->map->width, step = FUSE_MAP_THREADS * width;
     expr at[] = {first, ADD(first, tile_number(step))}, two = tile_number(2);
@@ -188,7 +189,7 @@ static void build_two(const struct building *b, expr first) {
     tile_close();
 }
 
-// Of strided inputs there are no parts of runs.
+// With strided inputs, sizes are multiples of the width, so that all runs are complete.
 static void build_thread(struct building *b, expr block, expr thread) {
     const struct fuse_map *m = b->map;
     expr which = ADD(times(block, FUSE_MAP_THREADS * m->runs), thread), at = times(which, m->width);

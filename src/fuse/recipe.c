@@ -1,5 +1,5 @@
-// recipe.c - what the calls of a group compute: as rows, which are a kernel's key, and as tile IR made from
-// them.
+// recipe.c - writes what the calls of a group compute as rows, which are the key of a kernel, and builds the
+// tile IR from them.
 
 #include "fuse/fuse.h"
 #include "op/ops.h"
@@ -50,8 +50,8 @@ static bool add_row(struct fuse_writer *w, int index) {
     return true;
 }
 
-// A view has the row of what it is one of. As another dtype it is a row: memory would hold the same bits, but
-// a kernel has numbers.
+// A view has the row of the call whose result it shows. If it has another dtype, it gets a row of its own:
+// memory would hold the same bits, but a kernel computes with values.
 static void add_view(struct fuse_writer *w, int index) {
     int source = fuse_step(w->g, index)->source[0];
     int16_t row = source >= w->begin ? w->number[source - w->begin] : -1;
@@ -91,12 +91,12 @@ bool fuse_write(struct fuse_writer *w) {
 
 // Building --------------------------------------------------------------------------------------------------
 
-// Divisors within these bounds are plain: their inverses are normal floats, and so are quotients by them of
-// all but the smallest and largest floats.
+// Divisors within these bounds are plain: their inverses are normal floats, and so are quotients by them,
+// except those of the smallest and largest floats.
 const double fuse_plain_least = 0x1p-60, fuse_plain_most = 0x1p60;
 
-// Returns x / b, correctly rounded. Two corrections by the remainder round like an f32 division if x is
-// plain. In bf16 the product with the inverse suffices: quotients of 8-bit significands lie too far from the
+// Returns x / b, correctly rounded. Two corrections by the remainder round as an f32 division does if x is
+// plain. In bf16 the product with the inverse suffices: quotients of 8-bit significands are too far from the
 // points where rounding changes.
 static expr quotient(zl_dtype dtype, expr x, expr b, expr inverse, expr *rare) {
     struct tile_type wide = tile_type_of(ZL_FLOAT32), type = tile_type_of(dtype);
@@ -115,7 +115,7 @@ static expr quotient(zl_dtype dtype, expr x, expr b, expr inverse, expr *rare) {
     return tile_cast(type, q);
 }
 
-// The inverse is computed once.
+// The inverse does not depend on the element, so it is computed once.
 static expr divide_by_inverse(struct tile_type type, expr a, expr b) {
     const struct tile_type wide = tile_type_of(ZL_FLOAT32);
     expr inverse = DIV(tile_const(wide, 1), tile_cast(wide, b));
@@ -151,7 +151,7 @@ static expr load_input(const struct fuse_recipe *r, int k, expr n, expr i) {
     return tile_load(vector('x', k, dtype, one ? one : n, false), 1, &at, NULL, NULL);
 }
 
-// What the last row reduces need not be a result: then it has registers.
+// The row that the last one reduces need not be a result: then it is kept in registers.
 struct tile_kernel *fuse_build_map(const struct fuse_recipe *r) {
     const struct fuse_op *last = &r->row[r->rows - 1];
     const bool reduces = last->kind == ROW_REDUCE;

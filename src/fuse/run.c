@@ -1,9 +1,9 @@
-// run.c - runs the calls of a group as one: gives their results memory, then publishes all of them, or fails
-// all of them.
+// run.c - runs the calls of a group as one: allocates their results, then publishes all of them or marks all
+// of them as failed.
 
 #include "fuse/fuse.h"
 
-// Fails all calls of the group, for the reason of the call `first`.
+// Marks all calls of the group as failed, for the reason of the call `first`.
 static void fail(const struct fuse_group *g, struct binding *b, int first) {
     zl_array reason = fuse_output(g, first);
     if (array_state(reason) != ARRAY_FAILED)
@@ -15,7 +15,7 @@ static void fail(const struct fuse_group *g, struct binding *b, int first) {
         }
 }
 
-// Returns whether every array of `size` elements that the group reads from outside has one element per line.
+// Returns whether all arrays of `size` elements that the group reads from outside have one element per line.
 static bool only_lines_have(const struct fuse_group *g, int64_t size) {
     for (int i = g->begin; i < g->end; i++)
         for (int k = 0; k < fuse_step(g, i)->inputs; k++) {
@@ -27,8 +27,9 @@ static bool only_lines_have(const struct fuse_group *g, int64_t size) {
 }
 
 // Returns whether the result may overwrite an input. A pass over elements reads each element before it writes
-// to its place, and a column is read completely before results are computed from its sums. But where a result
-// has one element per line along the last axis, or follows a product, the input may still be read for others.
+// to its place, and a column is read completely before results are computed from its sums. But if a result
+// has one element per line along the last axis, or follows a product, other results may be computed from the
+// input later.
 static bool may_be_in_place(const struct fuse_group *g, int index) {
     const struct fuse_row *r = fuse_row(g, index);
     if (r->kind == ROW_LINES)
@@ -39,7 +40,7 @@ static bool may_be_in_place(const struct fuse_group *g, int index) {
 static bool prepare(const struct fuse_group *g, struct binding *b) {
     for (int i = g->begin; i < g->end; i++) {
         const struct fuse_row *r = fuse_row(g, i);
-        if (!r->stored && r->kind != ROW_ASIDE) // which the kernel reads
+        if (!r->stored && r->kind != ROW_ASIDE) // the kernel reads views of arrays from outside
             continue;
         bool in_place = may_be_in_place(g, i);
         if (in_place)

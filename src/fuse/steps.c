@@ -1,5 +1,5 @@
-// steps.c - the facts of a program's calls from which groups are found: kinds, dtypes, who makes and who
-// reads what.
+// steps.c - finds the facts of a program's calls from which groups are found: their kinds and dtypes, and
+// which calls compute and read each result.
 
 #include "fuse/fuse.h"
 #include "op/ops.h"

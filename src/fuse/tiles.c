@@ -1,6 +1,7 @@
-// tiles.c - pieces of the kernels that devices build from recipes: operands, runs of their elements, rows.
+// tiles.c - builds pieces of the kernels that devices make from recipes: operands, runs of their elements,
+// rows.
 //
-// Complex numbers lie in memory as their parts, so that runs of them are moved as floats are.
+// Complex numbers are stored as their parts, so that runs of them are moved as floats are.
 
 #include "fuse/fuse.h"
 #include "tile/notation.h"
@@ -108,8 +109,8 @@ void fuse_move(const struct fuse_operand *to, expr to_at, const struct fuse_oper
 
 // Variables -------------------------------------------------------------------------------------------------
 
-// Assigns a value to a variable of its own, two of a complex number: statements that use an expression
-// compute it each, and read again what it loads.
+// Assigns a value to a variable of its own, or to two if it is complex. Otherwise each statement that uses
+// the expression would compute it again, with its loads.
 static expr keep(expr value) {
     if (!value || !tile_type_is_complex(value->type))
         return tile_variable("row", value);

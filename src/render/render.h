@@ -63,7 +63,7 @@ bool render_has_status(const struct tile_kernel *kernel);
 // its passes; if not, the error says what it needs.
 bool render_fits(const struct target *target, const struct tile_kernel *kernel);
 
-// Returns the number of statements of the kernel's function, an estimate of what it costs to compile.
+// Returns the number of statements of the kernel's function, an estimate of the cost of compiling it.
 int render_cost(const struct tile_kernel *kernel);
 
 // stablehlo.c -----------------------------------------------------------------------------------------------

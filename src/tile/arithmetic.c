@@ -1,4 +1,4 @@
-// arithmetic.c - what a base op gives: the definition that every target has to meet.
+// arithmetic.c - computes base ops on values. It defines the results that every target has to give.
 
 #include "tile/tile.h"
 
@@ -21,7 +21,7 @@ static value wrapped(struct tile_type type, uint64_t u) {
 
 // Floating point --------------------------------------------------------------------------------------------
 
-// NaN wins; of two zeros -0 is the smaller.
+// Returns the larger number; NaN if one of them is NaN. -0 is less than 0.
 static double larger(double a, double b) {
     if (isnan(a) || a > b)
         return a;
@@ -34,7 +34,8 @@ static double fused(struct tile_type type, const value *arg) {
     return fmaf((float)arg[0].f, (float)arg[1].f, (float)arg[2].f);
 }
 
-// In double: + - * / and sqrt of numbers with up to 24 bits are not changed by rounding twice.
+// Computes in f64 and then rounds. For + - * / and sqrt of numbers with at most 24 bits, that equals rounding
+// once.
 static value apply_float(enum tile_op op, struct tile_type type, const value *arg) {
     const double a = arg[0].f;
     switch (op) {
@@ -86,9 +87,9 @@ static uint64_t shift_right(struct tile_type from, value a, value b) {
     return b.u < from.bits ? a.u >> b.u : 0;
 }
 
-// bool is an integer of one bit, but for addition, which stays at 1.
+// Computes bool as an integer of one bit, except that 1 + 1 is 1.
 static value apply_integer(enum tile_op op, struct tile_type from, const value *arg) {
-    const value a = arg[0], *b = arg + 1; // not there if the op has one operand
+    const value a = arg[0], *b = arg + 1; // not valid if the op has one operand
     switch (op) {
     case TILE_NEG: return wrapped(from, 0 - a.u);
     case TILE_ABS: return wrapped(from, from.kind == TILE_INT && a.i < 0 ? 0 - a.u : a.u);
@@ -109,7 +110,7 @@ static value apply_integer(enum tile_op op, struct tile_type from, const value *
     case TILE_XOR: return wrapped(from, a.u ^ b->u);
     case TILE_SHL: return wrapped(from, shift_left(from, a, *b));
     case TILE_SHR: return wrapped(from, shift_right(from, a, *b));
-    default: return a; // rounding, conjugate, real part
+    default: return a; // rounding ops, conjugate, real part
     }
 }
 

@@ -1,5 +1,5 @@
-// branches.c - leaves out branches that params decide: `if LANES > 32 { ... }`. Nothing is spent on them
-// later: no text, no memory, and no barrier that threads would have to reach together.
+// branches.c - removes branches of an `if` that params decide, such as `if LANES > 32 { ... }`. They then
+// cost nothing: no text, no memory, and no barrier that threads would have to reach together.
 
 #include "tile/parse.h"
 

@@ -1,13 +1,14 @@
-// build.c - makes kernels: the thread's current kernel, its names and buffers, and hash-consed expressions.
+// build.c - builds kernels: the thread's current kernel, its names and buffers, and hash-consed expressions.
 //
-// Everything lives in the kernel's arena. The first failure marks the kernel; from then on NULL flows.
+// Everything lives in the kernel's arena. The first failure marks the kernel as failed; from then on
+// functions return NULL.
 
 #include "tile/tile.h"
 
 #include <string.h>
 
-// dead counts nested tile_begin and tile_resume that failed: they have an end too, and nothing is built until
-// then.
+// `dead` counts nested calls of tile_begin and tile_resume that failed. Nothing is built until each of them
+// has had its tile_end or tile_suspend.
 static _Thread_local struct {
     struct tile_kernel *kernel;
     int dead;
@@ -82,7 +83,7 @@ void tile_free(struct tile_kernel *kernel) {
     memory_free(kernel);
 }
 
-// The kernel to build into, or NULL if it has failed.
+// Returns the kernel to build into; NULL if there is none or it has failed.
 static struct tile_kernel *target(void) {
     struct tile_kernel *kernel = tile_current();
     if (!kernel && !current.dead)
@@ -108,7 +109,7 @@ static const char *own_text(const char *text) {
     return copy ? copy : give_up();
 }
 
-// A copy of a list of pointers with room for one more at its end. Never called with a failed kernel.
+// Copies a list, with room for one more item at its end. Not to be called with a failed kernel.
 static void *own_list(const void *items, int count, size_t size) {
     char *copy = reserve((size_t)(count + 1) * size);
     if (copy && count)
@@ -231,7 +232,8 @@ struct tile_buffer *tile_view(const char *text, struct tile_type type, const str
     buffer->base = base;
     struct tile_buffer *memory = (struct tile_buffer *)tile_memory_of(base);
     if (memory->memory == TILE_REGISTER && tile_type_bytes(type) > tile_type_bytes(memory->type))
-        memory->align = MAX_OF(memory->align, tile_type_bytes(type)); // else that of its own elements
+        // By default registers are aligned as their own elements.
+        memory->align = MAX_OF(memory->align, tile_type_bytes(type));
     return tile_append((struct tile_stmt){.kind = TILE_ALLOC, .buffer = buffer}) ? buffer : NULL;
 }
 
@@ -243,7 +245,7 @@ const struct tile_buffer *tile_memory_of(const struct tile_buffer *buffer) {
 
 // Expressions -----------------------------------------------------------------------------------------------
 
-// What makes two expressions equal. Compared as bytes: always zeroed first.
+// The properties in which equal expressions agree. Keys are compared as bytes, so they are zeroed first.
 struct key {
     enum tile_op op;
     struct tile_type type;
@@ -263,7 +265,7 @@ static size_t make_key(struct key *key, const struct tile_expr *e) {
     return offsetof(struct key, operand) + (size_t)(e->args + e->indices) * sizeof(expr);
 }
 
-// The node equal to e: found, or made. e.index may be the caller's memory.
+// Returns the node that equals e, and makes it if there is none. e.index may be the caller's memory.
 static expr intern(struct tile_expr e) {
     struct tile_kernel *kernel = target();
     if (!kernel)

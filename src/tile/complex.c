@@ -1,6 +1,6 @@
 // complex.c - arithmetic and comparison of complex numbers as ops on their parts.
 //
-// Targets without complex numbers build these; targets with them must give the same bits.
+// Targets without complex numbers use these formulas; targets with complex numbers must give the same bits.
 
 #include "tile/notation.h"
 
@@ -29,8 +29,8 @@ static expr is_finite(expr x) {
     return LT(ABS(x), F32(1.0 / 0.0));
 }
 
-// 1 / 2^e for the exponent e of size: a power of two that brings size into [1, 2), or near if it is tiny or
-// huge.
+// Returns 1 / 2^e for the exponent e of size: a power of two that scales size into [1, 2), or close to it if
+// it is tiny or huge.
 static expr scale_of(expr size) {
     expr exponent = AND(AS_U32(size), U32(0x7f800000));
     expr bounded = MIN(MAX(exponent, U32(0x00800000)), U32(0x7e800000));
@@ -41,7 +41,7 @@ static expr unit_if_infinite(expr x) {
     return with_sign_of(SELECT(is_infinite(x), F32(1), F32(0)), x);
 }
 
-// a / b in the corners, as C's annex G: by zero it is infinite, by an infinity zero.
+// Return a / b in the special cases of C's annex G: division by zero gives an infinity, by an infinity zero.
 static struct parts divide_by_zero(struct parts a, struct parts b) {
     expr infinity = with_sign_of(F32(1.0 / 0.0), b.re);
     return (struct parts){MUL(infinity, a.re), MUL(infinity, a.im)};
@@ -88,7 +88,7 @@ static expr is_nan(struct parts a) {
     return OR(NE(a.re, a.re), NE(a.im, a.im));
 }
 
-// a if it is NaN, else b if it is NaN or wins, else a.
+// Returns a if it is NaN, else b if it is NaN or b_wins, else a.
 static expr extreme(expr a, expr b, expr b_wins) {
     return SELECT(AND(NOT(is_nan(parts_of(a))), OR(is_nan(parts_of(b)), b_wins)), b, a);
 }

@@ -1,4 +1,4 @@
-// cost.c - how many operations per kernel does and how many bytes it moves, read off the IR.
+// cost.c - counts the operations of a kernel and the bytes that it moves, from its IR.
 
 #include "tile/tile.h"
 
@@ -6,10 +6,10 @@
 
 struct cost {
     const struct tile_kernel *kernel;
-    union tile_value *name; // by id; a loop variable stands in the middle of its range
-    bool *varies;           // by id of name: it follows from what is in memory
+    union tile_value *name; // by id; of a loop variable, the middle of its range
+    bool *varies;           // by id of name: its value depends on memory or scalars
     double *read, *written; // bytes by id of buffer
-    int *seen;              // by id of expression: the statement that it was last counted in
+    int *seen;              // by id of expression: the last statement in which it was counted
     int stmts;
     double operations;
     bool failed;
@@ -36,7 +36,7 @@ static int64_t number(struct cost *c, expr e) {
     return value_of(c, e).i;
 }
 
-// Whether a value follows from sizes and loop variables alone.
+// Returns whether a value follows from sizes and loop variables alone.
 static bool is_known(const struct cost *c, expr e) {
     bool is_name = e->name != NULL;
     bool known = e->op != TILE_LOAD && e->op != TILE_SCALAR && !(is_name && c->varies[e->name->id]);
@@ -56,7 +56,7 @@ static const expr *extents(const struct tile_region *r) {
     return r->extent ? r->extent : r->origin ? NULL : r->buffer->shape;
 }
 
-// Elements of a region; where it does not say, those of the other side.
+// Returns the elements of a region; if it does not state its size, those of the other side.
 static double elements(struct cost *c, const struct tile_region *r, const struct tile_region *other) {
     if (extents(r))
         return product(c, extents(r), r->buffer->ndim);
@@ -79,7 +79,8 @@ static double operations_of(enum tile_op op, struct tile_type type) {
     return !tile_type_is_complex(type) ? 1 : op == TILE_MUL ? 6 : 2;
 }
 
-// Every node once a statement, as it is computed. Arithmetic of integers is that of indices.
+// Counts each node once per statement, as it is computed. Integer arithmetic is that of indices and does not
+// count.
 static void count_expr(struct cost *c, expr e, double times) {
     if (c->seen[e->id] == c->stmts)
         return;
@@ -151,8 +152,8 @@ static void count_store(struct cost *c, const struct tile_stmt *s, double times)
     c->operations += operations_of(s->combine, s->buffer->type) * times;
 }
 
-// A condition on sizes and loop variables holds, or not, as in the middle of their ranges; of others each
-// branch counts half.
+// If a condition depends on sizes and loop variables alone, the branch counts that is taken in the middle of
+// their ranges; otherwise each branch counts half.
 static void count_if(struct cost *c, const struct tile_stmt *s, double times) {
     double share = !is_known(c, s->mask) ? 0.5 : value_of(c, s->mask).b ? 1 : 0;
     count_expr(c, s->mask, times);
@@ -160,7 +161,7 @@ static void count_if(struct cost *c, const struct tile_stmt *s, double times) {
     count_block(c, s->other, times * (1 - share));
 }
 
-// An index that has a name is known where that is used.
+// A variable with a known integer value, such as an index, is known where it is used.
 static void count_assign(struct cost *c, const struct tile_stmt *s, double times) {
     int id = (s->kind == TILE_ASSIGN ? s->name[0] : s->old)->id;
     count_expr(c, s->value, times);

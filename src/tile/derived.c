@@ -1,5 +1,5 @@
-// derived.c - helpers of the rows' `lower` column that are no mathematics: signs, powers. Division:
-// division.c.
+// derived.c - helpers of the rows' `lower` column that are not transcendental: signs and powers. Division is
+// in division.c.
 
 #include "tile/math.h"
 #include "tile/notation.h"
@@ -20,7 +20,7 @@ static expr sign_of_complex(expr x) {
     return COMPLEX(DIV(RE(x), divisor), DIV(IM(x), divisor));
 }
 
-// |x| is what is left between: 0 for both zeros, and NaN.
+// If x is neither negative nor positive, the result is |x|: 0 for both zeros, NaN for NaN.
 expr lower_sign(expr x) {
     if (!x || tile_type_is_bool(x->type))
         return x;
@@ -34,8 +34,8 @@ expr lower_sign(expr x) {
 
 // Powers ----------------------------------------------------------------------------------------------------
 
-// By squaring, over all bits of the exponent: wrap-around makes even the last square count. Few exponents
-// need more than the first.
+// Repeated squaring over all bits of the exponent: even the last square matters, because products wrap
+// around. Most exponents have no more than the first COMMON bits; only larger ones need the rest.
 static expr power_of_integers(expr a, expr b) {
     enum { COMMON = 4 };
     expr zero = constant(a, 0), one = constant(a, 1), result = one, square = a, common = NULL;
@@ -50,10 +50,10 @@ static expr power_of_integers(expr a, expr b) {
     result = RARE(LT(constant(a, (1 << COMMON) - 1), b), result, common);
     if (!is_signed)
         return result;
-    return SELECT(LT(b, zero), zero, result); // also of 1 and -1, as MLX does
+    return SELECT(LT(b, zero), zero, result); // also for a = 1 and a = -1, as in MLX
 }
 
-// exp(b log a), and for a = 0: 1 if b = 0, 0 if b has a positive real part.
+// Returns exp(b log a); for a = 0, 1 if b = 0, 0 if b has a positive real part, else NaN.
 static expr power_of_complex(expr a, expr b) {
     expr zero = constant(a, 0), one = constant(a, 1), none = F32(0);
     expr at_zero = SELECT(LT(none, RE(b)), zero, constant(a, NAN));
@@ -61,7 +61,7 @@ static expr power_of_complex(expr a, expr b) {
     return SELECT(EQ(b, zero), one, power);
 }
 
-// Squares and cubes are most of what is asked for, and need no logarithm.
+// Squares and cubes are the most frequent powers, and need no logarithm.
 static expr power_of_real(expr a, expr b) {
     expr two = EQ(b, tile_const(b->type, 2)), three = EQ(b, tile_const(b->type, 3)), square = MUL(a, a);
     return RARE(NOT(OR(two, three)), math_pow(a, b), SELECT(two, square, MUL(square, a)));

@@ -1,10 +1,10 @@
-// division.c - the rows' `lower` column of floor_divide, remainder and quotient.
+// division.c - the formulas of floor_divide, remainder and quotient (the rows' `lower` column).
 //
-// The remainder of floats is exact for every pair of numbers. While the quotient has no more bits than a
-// float, one rounded division and one fma give it. Beyond that, a = x 2^i and b = m 2^j with whole x and m,
-// and the remainder is x 2^(i - j) modulo m: the power is made by squaring, in products of two floats that
-// fma makes exact. There is no loop over the bits of the quotient, and nothing but float arithmetic: targets
-// compute it in their vectors.
+// The remainder of floats is exact for all operands. While the quotient has no more bits than a mantissa, one
+// rounded division and one fma give it. For larger quotients, a = x 2^i and b = m 2^j with whole x and m, and
+// the remainder is 2^j times the remainder of x 2^(i - j) modulo m. The power of two is computed by repeated
+// squaring modulo m; products of two floats are exact as a sum of two floats, of which fma gives the second.
+// There is no loop over the bits of the quotient, so that targets can compute the formula in vectors.
 
 #include "tile/notation.h"
 
@@ -46,13 +46,13 @@ static expr sign_bit(expr x) {
     return whole(bits(x), tile_is_f32(x) ? UINT64_C(1) << 31 : UINT64_C(1) << 63);
 }
 
-// x with the sign bit flipped where the bit of `sign` is set.
+// Returns x with its sign bit flipped where that bit is set in `sign`.
 static expr flipped(expr x, expr sign) {
     return from_bits(XOR(bits(x), sign));
 }
 
-// Of a normal, positive x: its exponent as it is stored, the power of two below it, and its mantissa as a
-// whole number.
+// Return, for a normal positive x: its exponent with the bias; the largest power of two that is at most x;
+// and its mantissa as a whole number.
 static expr exponent(expr x) {
     return SHR(bits(x), whole(bits(x), (uint64_t)fraction_bits(x)));
 }
@@ -68,17 +68,18 @@ static expr mantissa(expr x) {
     return from_bits(OR(AND(bits(x), fraction), unit));
 }
 
-// 2^e; e as bits() are.
+// Returns 2^e as a float like `like`; e is an unsigned integer of the same width.
 static expr power_of_two(expr like, expr e) {
     return from_bits(SHL(ADD(e, whole(e, (uint64_t)bias(like))), whole(e, (uint64_t)fraction_bits(like))));
 }
 
 // Modulo m --------------------------------------------------------------------------------------------------
 
-// m is whole, with as many bits as a mantissa has. Residues are whole and centred: at most m / 2 in size, so
-// that a quotient by m stays two bits below the precision, and every difference below m.
+// m is a whole number with as many bits as a mantissa. Residues are whole and centred: at most m / 2 in
+// magnitude. A product of two residues divided by m then has two bits less than a mantissa, and differences
+// are below m.
 
-// The residue of a whole r of at most m in size.
+// Returns the centred residue of a whole r, which is at most m in magnitude.
 static expr centred(expr r, expr m) {
     expr half = MUL(m, constant(m, 0.5));
     return SELECT(LT(half, r), SUB(r, m), SELECT(LT(r, NEG(half)), ADD(r, m), r));
@@ -88,21 +89,21 @@ static expr nearest_quotient(expr a, expr b) {
     return RINT(DIV(a, b));
 }
 
-// What nearest_quotient leaves. It is exact while the quotient is below 2^24 (f64: 2^53) and b is finite:
-// even where the rounded division chose the farther of two whole numbers, this is less than b in size and a
-// float.
+// Returns a - quotient * b for the quotient of nearest_quotient. It is exact while the quotient is below 2^24
+// (f64: 2^53) and b is finite: even where the rounded division chose the farther of two whole numbers, the
+// result is less than b in magnitude and representable.
 static expr nearest_remainder(expr a, expr b, expr quotient) {
     return FMA(quotient, NEG(b), a);
 }
 
-// The product is high + low, both exact.
+// Returns the residue of x * y, which equals high + low exactly.
 static expr residue_of_product(expr x, expr y, expr m) {
     expr high = MUL(x, y), low = FMA(x, y, NEG(high));
     return centred(ADD(nearest_remainder(high, m, nearest_quotient(high, m)), low), m);
 }
 
-// 2^k modulo m, from the first bits of k on: below 2^40 (f64: 2^66) at the start, then one squaring for each
-// of the rest.
+// Returns the residue of 2^k. It starts with the power for the upper bits of k, which is below 2^40 (f64:
+// 2^66), and squares once for each of the 3 (f64: 5) remaining bits.
 static expr residue_of_power(expr k, expr m) {
     int rest = tile_is_f32(m) ? 3 : 5;
     expr start = power_of_two(m, SHR(k, whole(k, (uint64_t)rest)));
@@ -117,9 +118,9 @@ static expr residue_of_power(expr k, expr m) {
 
 // Remainders ------------------------------------------------------------------------------------------------
 
-// A remainder of a and b > 0, at most b / 2 in size, whatever the quotient; NaN for an infinite a and for b =
-// 0. An a that is less than b stays. A subnormal b is scaled to a normal number; a is one, as a quotient that
-// is large has no other.
+// Returns a remainder of a and b > 0 for a quotient of any size: a itself if it is less than b in magnitude,
+// else a number of at most b / 2 in magnitude. It is NaN for an infinite a and for b = 0. A subnormal b is
+// scaled to a normal number; a need not be, as it is normal wherever the quotient is large.
 static expr remainder_of_any(expr a, expr b) {
     int scale = fraction_bits(a) + 1;
     expr size = ABS(a), zero = constant(a, 0), u = bits(a);
@@ -134,19 +135,21 @@ static expr remainder_of_any(expr a, expr b) {
     return SELECT(AND(LT(size, constant(a, 1.0 / 0.0)), LT(zero, b)), r, constant(a, NAN));
 }
 
-// r is NaN for an infinite b.
+// Returns whether the remainder r is exact: whether the quotient is below the limit and r is not NaN, as it
+// is for an infinite b.
 static expr is_exact_below(expr quotient, expr r, double limit) {
     return AND(LT(ABS(quotient), constant(quotient, limit)), EQ(r, r));
 }
 
-// The remainder of a and b >= 0 that is nearest to zero, or near it: less than b in size, on either side.
+// Returns a remainder of a and b >= 0 that is near zero: less than b in magnitude, with either sign.
 static expr small_remainder(expr a, expr b) {
     expr quotient = nearest_quotient(a, b), r = nearest_remainder(a, b, quotient);
     expr is_exact = is_exact_below(quotient, r, tile_is_f32(a) ? 0x1p24 : 0x1p53);
     return RARE(NOT(is_exact), remainder_of_any(a, b), r);
 }
 
-// The sign of b is taken out of both; a zero remainder has it too, as in NumPy.
+// If b is negative, computes with -a and -b and negates the result. A zero remainder has the sign of b too,
+// as in NumPy.
 static expr remainder_of_floats(expr a, expr b) {
     expr zero = constant(a, 0), sign = AND(bits(b), sign_bit(b)), size = ABS(b);
     expr r = small_remainder(flipped(a, sign), size);
@@ -159,8 +162,9 @@ expr lower_remainder(expr a, expr b) {
     return a && tile_type_is_float(a->type) ? remainder_of_floats(a, b) : NULL;
 }
 
-// The quotient as NumPy's divmod computes it: a less its remainder, divided by b and rounded to the nearest
-// whole number. Of b = 0 it is a / b.
+// Returns the quotient as NumPy's divmod computes it, for b >= 0 and any remainder r of a and b: a minus the
+// remainder that has the sign of a, divided by b, less 1 if that remainder is negative, and rounded to the
+// nearest whole number. For b = 0 it is a / b.
 static expr rounded_quotient(expr a, expr b, expr r) {
     expr zero = constant(a, 0), one = constant(a, 1), is_below = LT(a, zero);
     expr is_other = AND(NE(r, zero), NE(LT(r, zero), is_below));
@@ -171,7 +175,8 @@ static expr rounded_quotient(expr a, expr b, expr r) {
     return SELECT(EQ(b, zero), DIV(a, b), SELECT(EQ(q, zero), MUL(a, zero), near));
 }
 
-// With three bits to spare the quotient is known exactly, and what NumPy computes is rounded to it.
+// A quotient with at least three bits less than a mantissa is known exactly, and NumPy's formula rounds to
+// the same number.
 expr lower_quotient(expr a, expr b) {
     if (!a || !b)
         return NULL;

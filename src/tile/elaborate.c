@@ -1,7 +1,7 @@
-// elaborate.c - from the syntax of an expression to code.
+// elaborate.c - builds the code of expressions from their syntax trees.
 //
-// A literal without suffix takes the type of the operands beside it, else what the context expects, else f32
-// or index. So does the identity of an op.
+// A literal without suffix takes the type of the operands beside it, else the type that the context expects,
+// else f32 or the index type. The same holds for the identity of an op.
 
 #include "tile/parse.h"
 
@@ -14,7 +14,7 @@ static expr elaborate_literal(struct parser *p, const struct node *n, struct til
     return tile_const_bits(type, bits);
 }
 
-// The type of literals in an expression that nothing else tells.
+// Returns the type of literals in an expression whose operands do not tell it.
 static struct tile_type default_type(const struct node *n, const struct tile_type *expected) {
     if (expected)
         return *expected;
@@ -28,8 +28,8 @@ static struct tile_type operand_type(const struct node *n, const struct tile_typ
     return default_type(n, tile_op_gives_same(n->op) ? expected : NULL);
 }
 
-// Where params decide a condition, what they choose: passes ask what sizes and indices can be, and would take
-// either to be possible.
+// Where a param decides the condition of a select, returns the operand that it chooses: passes determine the
+// ranges of sizes and indices, and would take both operands to be possible.
 static expr elaborate_choice(const struct node *n, const expr *arg) {
     bool is_true;
     expr e = tile_ternary(n->op, arg[0], arg[1], arg[2]);
@@ -79,8 +79,8 @@ static expr elaborate_identity(struct parser *p, const struct node *n, struct ti
                       tile_type_name(type));
 }
 
-// A literal without suffix is of the type that it is cast to, where that type has it: f64(0.1) is not rounded
-// to f32.
+// A literal without suffix takes the type that it is cast to, if that type has the number: f64(0.1) is not
+// rounded to f32.
 static expr elaborate_cast(struct parser *p, struct node *n) {
     const struct node *number = n->arg[0];
     uint64_t bits;

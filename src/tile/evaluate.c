@@ -1,20 +1,20 @@
-// evaluate.c - computes expressions on the host, in base ops only.
+// evaluate.c - computes expressions on the host.
 //
-// A tape is made once: rows that have a lower form are replaced by it, in a scratch kernel, then the nodes
-// are put in an order in which operands come first. Running it is one pass over an array.
+// Expressions are first lowered to base ops, in a scratch kernel. Their nodes then become a tape: an array in
+// which the operands of a node come before it. Running the tape is one pass over that array.
 
 #include "tile/tile.h"
 
 struct step {
     expr node;       // in the scratch kernel
-    expr leaf;       // names and loads: the node that the caller knows
-    enum tile_op op; // of the node, as are those below: steps run often
+    expr leaf;       // of a name or load: the node in the caller's expression; else NULL
+    enum tile_op op; // copied from the node, like the fields below: steps run often
     int args, indices;
     struct tile_type type, from; // of the result, of the last operand
     int arg[3];                  // slots
     int index[TILE_DIMS];
-    int name;  // of a leaf that is a name, its id; else -1
-    int given; // after tile_tape_bind: of a leaf, its place among the values that tile_tape_sizes is given
+    int name;  // of a name, its id; else -1
+    int given; // after tile_tape_bind: position of a leaf's value among those given to tile_tape_sizes
 };
 
 struct tile_tape {
@@ -24,15 +24,15 @@ struct tile_tape {
     union tile_value *value; // by slot
     bool *wrapped;           // by slot: the value is not what exact arithmetic gives
     int *root;               // slots
-    int *running, runs;      // slots of what is no constant, in order
-    struct quick *quick;     // after tile_tape_bind, by slot; NULL: there are other ops
+    int *running, runs;      // slots of all nodes but constants, in order
+    struct quick *quick;     // after tile_tape_bind, by slot; NULL: other ops, or too many steps
 };
 
 // Lowering --------------------------------------------------------------------------------------------------
 
 struct lowering {
     struct map done;   // expression -> its lowered form
-    struct map origin; // leaf or load of the scratch kernel -> the caller's
+    struct map origin; // leaf or load of the scratch kernel -> that of the caller
 };
 
 static bool is_outside(expr e) {
@@ -68,7 +68,8 @@ static expr lower(struct lowering *l, expr e) {
 
 // Making tapes ----------------------------------------------------------------------------------------------
 
-// The slot of e; -1 after an error. slot_of maps ids of the scratch kernel to slots + 1.
+// Appends e and its operands to the tape and returns the slot of e; -1 after an error. slot_of[id] is 1 + the
+// slot of a node of the scratch kernel; 0: it has none yet.
 static int place(struct tile_tape *tape, struct lowering *l, int *slot_of, expr e) {
     if (slot_of[e->id])
         return slot_of[e->id] - 1;
@@ -118,7 +119,7 @@ static bool lower_roots(struct tile_tape *tape, struct lowering *l, const expr *
     return good && tape->scratch;
 }
 
-// Room for the values; those of constants are there from the start.
+// Allocates the values, and sets those of constants.
 static bool make_values(struct tile_tape *tape) {
     tape->value = memory_zero((size_t)(tape->steps + 1) * sizeof *tape->value);
     tape->wrapped = memory_zero((size_t)(tape->steps + 1) * sizeof *tape->wrapped);
@@ -197,7 +198,7 @@ void tile_tape_run(struct tile_tape *tape, const union tile_value *name, tile_le
         out[i] = tape->value[tape->root[i]];
 }
 
-// Exact results of ops on integers of 64 bits; true when there is none.
+// Set *exact to the result of an op on integers of 64 bits. Return true if the result does not fit.
 static bool leaves_signed(enum tile_op op, int64_t a, int64_t b, int64_t *exact) {
     switch (op) {
     case TILE_ADD: return __builtin_add_overflow(a, b, exact);
@@ -218,7 +219,7 @@ static bool leaves_unsigned(enum tile_op op, uint64_t a, uint64_t b, uint64_t *e
     }
 }
 
-// Whether an op on integers left the numbers of its type.
+// Returns whether the result of an op on integers differs from that of exact arithmetic.
 static bool wraps(const struct step *s, const union tile_value *arg, union tile_value result) {
     enum tile_op op = s->node->op;
     bool is_signed = s->node->type.kind == TILE_INT;
@@ -236,7 +237,8 @@ static bool wraps(const struct step *s, const union tile_value *arg, union tile_
            exact.u != result.u;
 }
 
-// What a choice does not take does not matter.
+// Returns whether the value of a step differs from that of exact arithmetic, because of its own op or of an
+// operand. An operand that a select does not choose is ignored.
 static bool is_wrapped(const struct step *s, const union tile_value *value, const bool *wrapped_before,
                        union tile_value result) {
     union tile_value arg[3];
@@ -266,15 +268,16 @@ bool tile_tape_run_exactly(struct tile_tape *tape, tile_leaf *leaf, void *data, 
 
 // Sizes -----------------------------------------------------------------------------------------------------
 
-// A step of the few ops that sizes are usually made of, in signed integers: what a launch costs depends on
-// it.
+// A step of the few ops that sizes usually consist of, on signed integers. Every launch computes sizes, so
+// these run faster than other steps.
 struct quick {
     uint8_t op; // TILE_CONST, TILE_SYMBOL, ...
     uint8_t a, b;
-    int64_t value; // of a constant; the place of what is given; else the largest number of the type
+    // of a constant, the number; of a leaf, its position in given[]; else the largest number of the type
+    int64_t value;
 };
 
-enum { QUICK = 128 }; // most steps: a byte names one
+enum { QUICK = 128 }; // most steps; a and b are bytes
 
 static bool is_quick(const struct step *s) {
     expr e = s->node;
@@ -307,7 +310,8 @@ static bool make_quick(struct tile_tape *tape) {
     return true;
 }
 
-// Symbols come first, then parameters; -1 for what is neither a symbol nor a scalar.
+// Returns the position of a leaf's value among those given to tile_tape_sizes: symbols first, then
+// parameters. Returns -1 if the leaf is neither a symbol nor a scalar parameter.
 static int find_given(const struct tile_kernel *kernel, expr leaf) {
     for (int i = 0; leaf->op == TILE_SYMBOL && i < kernel->symbols; i++)
         if (kernel->symbol[i] == leaf->name)
@@ -329,7 +333,8 @@ bool tile_tape_bind(struct tile_tape *tape, const struct tile_kernel *kernel) {
     return make_quick(tape);
 }
 
-// False: something wraps around, or is divided otherwise than C does.
+// Runs a tape of quick steps. Returns false if a value does not fit its type, or if operands of a shift or a
+// division are such that C's operator may give another result.
 static bool run_quickly(const struct tile_tape *tape, const int64_t *given, int64_t *value) {
     for (int i = 0; i < tape->steps; i++) {
         const struct quick *q = &tape->quick[i];
@@ -355,7 +360,8 @@ static bool run_quickly(const struct tile_tape *tape, const int64_t *given, int6
     return true;
 }
 
-// Any other formula. value and wrapped are room for as many as there are steps.
+// Runs any tape of sizes. `value` and `wrapped` have room for one element per step. Returns false if a size
+// is negative or not what exact arithmetic gives.
 static bool run_slowly(const struct tile_tape *tape, const int64_t *given, union tile_value *value,
                        bool *wrapped, int64_t *out) {
     bool is_good = true;
@@ -376,7 +382,7 @@ static bool run_slowly(const struct tile_tape *tape, const int64_t *given, union
 bool tile_tape_sizes(const struct tile_tape *tape, const int64_t *given, int64_t *out) {
     int64_t quick[QUICK];
     bool is_good = true;
-    quick[0] = 0; // which constants and symbols name, and do not use
+    quick[0] = 0; // constants and symbols have a = b = 0: the value is read but not used
     if (LIKELY(tape->quick && run_quickly(tape, given, quick))) {
         for (int i = 0; i < tape->roots; i++) {
             out[i] = quick[tape->root[i]];

@@ -1,5 +1,5 @@
-// exact.c - ops that a target rounds otherwise than once, to the nearest, or does not have, by those that it
-// has. Their bits are those of the one op, so that a target may use them wherever it has to.
+// exact.c - formulas for ops that a target lacks, or does not round correctly, in ops that it has. A formula
+// gives the same bits as the op rounded once to nearest, so a target may use it wherever it has to.
 
 #include "tile/notation.h"
 
@@ -13,13 +13,14 @@ static expr is_negative(expr x) {
 
 // Sums and products -----------------------------------------------------------------------------------------
 
-// What rounding took from a sum or a product: their value is exactly result + rest.
+// Return the rounding error of a sum (Knuth's TwoSum) or of a product (Dekker's product): the exact value is
+// the result + the error.
 static expr rest_of_sum(expr a, expr b, expr sum) {
     expr of_b = SUB(sum, a), of_a = SUB(sum, of_b);
     return ADD(SUB(a, of_a), SUB(b, of_b));
 }
 
-// x as a number of half its digits; the rest has the others.
+// Returns x rounded to half its digits (Veltkamp's splitting); the difference to x has the other half.
 static expr upper_half(expr x) {
     expr scaled = MUL(x, constant(x, tile_is_f32(x) ? 0x1p12 + 1 : 0x1p27 + 1));
     return SUB(scaled, SUB(scaled, x));
@@ -31,8 +32,9 @@ static expr rest_of_product(expr a, expr b, expr product) {
     return ADD(ADD(rest, MUL(a_low, b_high)), MUL(a_low, b_low));
 }
 
-// A sum, given with its rest, as the neighbour with an odd last digit where there is a rest: what is added to
-// it, or a rounding to fewer digits, then rounds as the exact sum would.
+// Returns the exact sum + rest rounded to odd: if rest is not 0 and the last digit of `sum` is even, that is
+// the neighbour of `sum` on the side of the exact value. If that is rounded again, in a sum or to fewer
+// digits, the result is the exact value rounded once.
 static expr round_to_odd(expr sum, expr rest) {
     bool is_wide = tile_is_f64(sum);
     expr bits = is_wide ? AS_U64(sum) : AS_U32(sum), zero = constant(rest, 0);
@@ -43,14 +45,15 @@ static expr round_to_odd(expr sum, expr rest) {
     return SELECT(moves, is_wide ? AS_F64(next) : AS_F32(next), sum);
 }
 
-// A product of f32 is exact in f64.
+// The product of two f32 is exact in f64.
 expr tile_fma_in_f64(const expr *x) {
     expr product = MUL(TO_F64(x[0]), TO_F64(x[1])), c = TO_F64(x[2]), sum = ADD(product, c);
     return TO_F32(round_to_odd(sum, rest_of_sum(product, c, sum)));
 }
 
-// Boldo and Melquiond's: of the parts, the small ones are added as an odd number. Where a part overflows, so
-// that there is no number, the plain ops are close enough.
+// The algorithm of Boldo and Melquiond, which emulates fma by rounding to odd: the exact result is a sum of
+// three parts, and the two small ones are added with rounding to odd. Where an intermediate value overflows
+// and the result is NaN, the plain product and sum are close enough.
 expr tile_fma_in_parts(const expr *x) {
     expr c = x[2], product = MUL(x[0], x[1]), low = rest_of_product(x[0], x[1], product);
     expr first = ADD(c, low), first_rest = rest_of_sum(c, low, first);
@@ -62,15 +65,15 @@ expr tile_fma_in_parts(const expr *x) {
 
 // Quotients -------------------------------------------------------------------------------------------------
 
-// Whether the exponent of an f32, with its bias, is one of so many from `least` on.
+// Returns whether the exponent of an f32, with its bias, is in least .. least + count - 1.
 static expr exponent_within(expr x, uint32_t least, uint32_t count) {
     expr exponent = AND(AS_U32(x), U32(0x7f800000));
     return LT(SUB(exponent, U32(least << 23)), U32(count << 23));
 }
 
-// Markstein's: an inverse and a quotient that fma corrects, by what is left of 1 and of a; the last
-// correction rounds as the quotient does. Where exponents are such that something of it could leave the range
-// of f32, in f64.
+// Markstein's division: approximates 1 / b and a / b, and corrects both by fma with their residuals, 1 - b *
+// inverse and a - b * quotient; the last correction rounds as the quotient itself does. Where exponents are
+// such that an intermediate value could leave the range of f32, it divides in f64.
 expr tile_quotient(const expr *x) {
     expr a = x[0], b = x[1], minus = NEG(b), about = DIV(F32(1), b);
     expr inverse = FMA(about, FMA(minus, about, F32(1)), about), quotient = MUL(a, inverse);
@@ -82,7 +85,7 @@ expr tile_quotient(const expr *x) {
 
 // Floats of 16 bits, as words of 32 that hold their bits ----------------------------------------------------
 
-// Subnormal ones are whole numbers times 2^-24.
+// A subnormal f16 is a whole number times 2^-24.
 expr tile_from_half(const expr *x) {
     expr rest = AND(*x, U32(0x7fff)), sign = SHL(AND(*x, U32(0x8000)), U32(16)), wide = SHL(rest, U32(13));
     expr small = AS_U32(MUL(TO_F32(rest), F32(0x1p-24)));
@@ -92,7 +95,8 @@ expr tile_from_half(const expr *x) {
     return AS_F32(OR(bits, sign));
 }
 
-// Small ones are rounded by adding 1/2, whose last digit is theirs.
+// Numbers below the normal range of f16 are rounded by adding 0.5: the last digit of the sum has the value
+// 2^-24, as has that of a subnormal f16.
 expr tile_to_half(const expr *x) {
     expr all = AS_U32(*x), bits = AND(all, U32(0x7fffffff)), sign = AND(SHR(all, U32(16)), U32(0x8000));
     expr small = SUB(AS_U32(ADD(AS_F32(bits), F32(0.5))), U32(0x3f000000)), cut = SHR(bits, U32(13));

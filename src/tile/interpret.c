@@ -75,7 +75,7 @@ static bool fail_outside(struct machine *m, const struct tile_buffer *buffer, co
 static union tile_value look_up(void *data, expr e, const int64_t *index) {
     struct machine *m = data;
     char *at;
-    if (e->op != TILE_LOAD) // of sizes: others are run with the names
+    if (e->op != TILE_LOAD) // only in sizes: other tapes get the values of names as an array
         return m->name[e->name->id];
     if (machine_find(m, e->buffer, index, &at))
         return machine_read(e->type, at);
@@ -89,7 +89,7 @@ static bool run_tape(struct machine *m, struct tile_tape *tape, union tile_value
     return !m->failed;
 }
 
-// The tape of a statement or of a list of sizes; NULL: it was not made yet.
+// Returns the tape of a statement or of a list of sizes; NULL if it was not made yet.
 static struct tile_tape *known_tape(struct machine *m, const void *of) {
     size_t place = (uintptr_t)of / sizeof(struct tile_stmt) % COUNT(m->recent);
     if (UNLIKELY(m->recent[place].of != of)) {
@@ -115,7 +115,7 @@ static struct tile_tape *tape_of(struct machine *m, const struct tile_stmt *s) {
     return LIKELY(tape) ? tape : make_tape(m, s, tile_stmt_exprs(s, root), root);
 }
 
-// Sizes or strides of a buffer, which do not wrap around.
+// Computes the sizes or strides of a buffer. Fails if one of them wraps around.
 static bool evaluate_sizes(struct machine *m, const struct tile_buffer *b, const expr *list, int64_t *out) {
     union tile_value value[TILE_DIMS];
     if (!b->ndim)
@@ -137,7 +137,7 @@ static const union tile_value *take(const union tile_value *from, const expr *li
     return from;
 }
 
-// Deals the values out in the order of tile_stmt_exprs.
+// The values of the tape come in the order of tile_stmt_exprs.
 bool machine_evaluate(struct machine *m, const struct tile_stmt *s, struct operands *out) {
     union tile_value value[TILE_STMT_EXPRS];
     struct tile_tape *tape = tape_of(m, s);
@@ -166,7 +166,7 @@ bool machine_evaluate(struct machine *m, const struct tile_stmt *s, struct opera
 
 // Buffers ---------------------------------------------------------------------------------------------------
 
-// Finds sizes and strides, and how many bytes there are.
+// Computes the sizes and strides of a buffer, and its size in bytes.
 static bool measure(struct machine *m, const struct tile_buffer *b) {
     struct cells *cells = &m->cells[b->id];
     struct text why = {0};
@@ -275,7 +275,7 @@ static bool run_store(struct machine *m, const struct tile_stmt *s, const struct
     return true;
 }
 
-// All points of a map or grid; the last name runs fastest.
+// Runs all points of a map or grid; the last name varies fastest.
 static bool run_points(struct machine *m, const struct tile_stmt *s, const struct operands *o, int axis) {
     if (axis == s->indices)
         return run_block(m, s->body);

@@ -1,11 +1,11 @@
-// interpret.h - the machine that interpret.c, lockstep.c and regions.c share. Included by them only.
+// interpret.h - the state of the interpreter. Included by interpret.c, lockstep.c and regions.c only.
 
 #ifndef INTERPRET_H
 #define INTERPRET_H
 
 #include "tile/tile.h"
 
-// A buffer while a kernel runs.
+// The memory of a buffer while a kernel runs.
 struct cells {
     char *data;
     bool is_owned;
@@ -21,17 +21,17 @@ struct machine {
     struct {
         const void *of;
         struct tile_tape *tape;
-    } recent[256]; // tapes by the address of what they are of, found sooner than in the map
-    const struct tile_stmt *at; // what is running, for messages
+    } recent[256]; // a cache of `tapes` by address
+    const struct tile_stmt *at; // the statement that is running, for messages
     bool failed, broke;
 };
 
-// What a statement's expressions came to.
+// The values of a statement's expressions.
 struct operands {
     int64_t index[TILE_DIMS], extent[TILE_DIMS];
     union tile_value value, mask;
     int64_t begin, step;
-    int64_t origin[3][TILE_DIMS], size[3][TILE_DIMS]; // of regions; size only where it is given
+    int64_t origin[3][TILE_DIMS], size[3][TILE_DIMS]; // of regions; size only if the region states it
 };
 
 // Records an error at the statement that is running, marks the machine failed and returns false.
@@ -50,7 +50,7 @@ union tile_value machine_read(struct tile_type type, const char *at);
 // Writes an element, which need not be aligned.
 void machine_write(struct tile_type type, char *at, union tile_value value);
 
-// An op on values, complex ones too.
+// An op of two operands, prepared to run on values, also complex ones.
 struct combiner {
     struct tile_kernel *kernel;
     struct tile_tape *tape;
@@ -66,14 +66,14 @@ void combiner_close(struct combiner *c);
 
 // lockstep.c
 
-// Runs a `thread` statement for all threads, which proceed together at barriers, shuffles and
-// what contains these. Returns false, with an error, if a statement fails.
+// Runs a `thread` statement for all threads, which proceed together at barriers, shuffles and statements that
+// contain these. Returns false, with an error, if a statement fails.
 bool machine_threads(struct machine *m, const struct tile_stmt *s, const struct operands *o);
 
 // regions.c
 
-// Runs a statement of one kind, whose expressions came to `o`. Returns false, with an error, if sizes do not
-// fit, memory runs out, or the op does not take the type.
+// Runs a statement of one kind; `o` has the values of its expressions. Returns false, with an error, if sizes
+// do not fit, memory runs out, or the op does not take the type.
 bool machine_copy(struct machine *m, const struct tile_stmt *s, const struct operands *o);
 bool machine_fill(struct machine *m, const struct tile_stmt *s, const struct operands *o);
 bool machine_im2col(struct machine *m, const struct tile_stmt *s, const struct operands *o);

@@ -1,4 +1,4 @@
-// lex.c - cuts the text form into tokens.
+// lex.c - splits the text form into tokens.
 
 #include "tile/syntax.h"
 
@@ -51,7 +51,8 @@ static const char *skip_digits(const char *at, bool hex) {
     return at;
 }
 
-// The end of the digits at `at`, with fraction and exponent; 1..n is a range, not a fraction.
+// Returns the end of the digits at `at`, with fraction and exponent. The dots of 1..n are a range, not a
+// fraction.
 static const char *scan_number(const char *at, struct tile_literal *literal) {
     bool hex = at[0] == '0' && (at[1] == 'x' || at[1] == 'X');
     at = skip_digits(hex ? at + 2 : at, hex);
@@ -86,7 +87,7 @@ static struct tile_token lex_number(struct tile_lexer *l, struct tile_token toke
     return token;
 }
 
-// inf, nan, true, false, inf_f32, nan_f16(0x7e01)
+// Reads a word that is a number, such as inf, nan, true, false, inf_f32 or nan_f16(0x7e01).
 static struct tile_token lex_number_word(struct tile_lexer *l, struct tile_token token) {
     struct tile_literal *literal = &token.literal;
     const char *suffix = strchr(token.text, '_');

@@ -1,4 +1,4 @@
-// literal.c - numbers as text: printed so that reading them back gives the same bits.
+// literal.c - prints numbers and reads them back, with the same bits.
 
 #include "tile/syntax.h"
 
@@ -17,7 +17,7 @@ static uint64_t rounded_bits(struct tile_type type, double v) {
     return tile_bits_of(type, tile_convert(type, f64, (union tile_value){.f = v}));
 }
 
-// The fewest digits that are read as these bits; whole numbers without exponent.
+// Prints the fewest digits that are read as these bits; whole numbers below 1e9 without exponent.
 static void print_digits(struct text *out, struct tile_type type, uint64_t bits) {
     char digits[40];
     double v = tile_value_of(type, bits).f;
@@ -33,7 +33,7 @@ static void print_digits(struct text *out, struct tile_type type, uint64_t bits)
     text_add(out, "%s", digits);
 }
 
-// Prints inf, nan or digits; whether it was a word.
+// Prints inf, nan or digits. Returns whether it was a word.
 static bool print_float(struct text *out, struct tile_type type, uint64_t bits) {
     double v = tile_value_of(type, bits).f;
     if (!isfinite(v))
@@ -65,7 +65,7 @@ static void print_real(struct text *out, struct tile_type type, uint64_t bits, b
 void tile_print_const(struct text *out, struct tile_type type, uint64_t bits, bool is_known) {
     if (type.kind == TILE_BOOL && type.lanes == 1) {
         text_add(out, bits ? "true" : "false");
-    } else if (tile_type_is_small_float(type)) { // a suffix would be read as an exponent
+    } else if (tile_type_is_small_float(type)) { // the suffix e4m3 would be read as an exponent
         text_add(out, "bits<%s>(%" PRIu64 "u%d)", tile_type_name(type), bits, type.bits);
     } else if (type.kind == TILE_COMPLEX) {
         text_add(out, "%s(", tile_type_name(type));

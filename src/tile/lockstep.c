@@ -1,9 +1,8 @@
-// lockstep.c - the threads of a block, as the interpreter runs them: each has names and local memory of its
-// own.
+// lockstep.c - runs the threads of a block in the interpreter; each has its own names and local memory.
 //
-// Between two places where threads meet (barriers, shuffles, shared memory that is made) one thread after the
-// other runs. Conditions and bounds around such places must be the same for all threads: threads that parted
-// would wait for each other for ever.
+// Between two points where threads meet (barriers, shuffles, allocations of shared memory) they run one after
+// the other. Conditions and bounds around such points must be the same for all threads: threads that took
+// different ways would wait for each other forever.
 
 #include "tile/interpret.h"
 
@@ -12,7 +11,7 @@
 struct crew {
     struct machine *m;
     int64_t count;
-    union tile_value *name; // of all threads, one after the other
+    union tile_value *name; // of thread 0, then of thread 1, ...
     struct cells *cells;
 };
 
@@ -21,7 +20,7 @@ static void become(struct crew *c, int64_t thread) {
     c->m->cells = c->cells + thread * c->m->kernel->buffers;
 }
 
-// Memory of the group is made by the first thread, which owns it.
+// Allocates shared memory: the first thread does, and owns it; the others get the same address.
 static bool run_shared(struct crew *c, const struct tile_stmt *s) {
     become(c, 0);
     if (!machine_run(c->m, s, s->next))
@@ -60,7 +59,7 @@ static int64_t source_of(const struct tile_stmt *s, int64_t thread, uint64_t ste
     return thread - lane + (from < 0 ? lane : from);
 }
 
-// All values are there before one is given.
+// Evaluates the values of all threads before it assigns any result.
 static bool run_shuffle(struct crew *c, const struct tile_stmt *s) {
     struct operands *o = memory_zero(sizeof *o * (size_t)c->count);
     bool good = o;

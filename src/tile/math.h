@@ -1,13 +1,13 @@
-// math.h - the mathematics: functions that build the expression of a transcendental function.
+// math.h - functions that build the expression of a transcendental function.
 //
-// math_<fn>_f32, _f64 and _c64 are the formulas; math_<fn> chooses by the type of its (first) argument.
+// math_<fn>_f32, _f64 and _c64 are the formulas; math_<fn> chooses one by the type of its (first) argument.
 
 #ifndef MATH_H
 #define MATH_H
 
 #include "tile/tile.h"
 
-// Of every type; of the real types; of c64 alone, as the real ones are ops (abs gives f32).
+// Functions of all types; of real types alone; of c64 alone, where the real ones are ops (abs gives f32).
 #define MATH_UNARY(X) \
     X(exp) X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan) X(sinh) X(cosh) X(tanh) \
     X(asin) X(acos) X(atan) X(asinh) X(acosh) X(atanh) X(rsqrt)
@@ -29,11 +29,11 @@ MATH_REAL_BINARY(MATH_DECLARE_BINARY)
 
 // Returns 2^x as doc/tile.md says of exp2(): not to the last place.
 expr math_quick_exp2_f32(expr x);
-// Returns e^x by TILE_EXP2, within 2 ulp; below 2^-126 it may be 0. A rough one has 17 bits.
+// Returns e^x by TILE_EXP2, within 2 ulp, or with 17 bits if `is_rough`; a result below 2^-126 may be 0.
 expr math_short_exp_f32(expr x, bool is_rough);
 // Returns erf(x) of an f32 that was converted from bf16, exact enough for a result in bf16.
 expr math_short_erf_f32(expr x);
-// Return a * b + c, and a / b, rounded once, from sums, products and a division that errs by some units.
+// Return a * b + c, and a / b, rounded once, from sums, products and a division that errs by some ulp.
 expr math_exact_fma_f32(expr a, expr b, expr c), math_exact_div_f32(expr a, expr b);
 // Return a to the power of b, and log(e^a + e^b), of complex numbers.
 expr math_pow_c64(expr a, expr b), math_logaddexp_c64(expr a, expr b);

@@ -1,4 +1,5 @@
-// math_c64.c - the complex functions, from those of f32; and the choice of a function by its argument's type.
+// math_c64.c - the complex functions, built from those of f32, and the choice of a function by the type of
+// its argument.
 //
 // Errors are below 1e-6 of the modulus of the result, not of each part. Branch cuts follow the sign of a zero
 // as in C and NumPy: a negative zero is kept where it decides the side (hence NEG(y), never 0 - y).
@@ -52,14 +53,14 @@ static expr with_sign(expr y, expr x) {
     return AS_F32(OR(AND(AS_U32(y), U32(0x7fffffff)), AND(AS_U32(x), U32(0x80000000))));
 }
 
-// x*y where x = 0 wins over an infinite y.
+// Returns x*y, which is 0 for x = 0 even if y is infinite.
 static expr product(expr x, expr y) {
     return MUL(x, SELECT(is_zero(x), with_sign(F32(1), y), y));
 }
 
 // Modulus ---------------------------------------------------------------------------------------------------
 
-// |re| and |im| in order, and their quotient; 1 for equal ones, 0/0 and inf/inf among them.
+// re| and |im| in order, and their quotient; it is 1 if they are equal, also for 0/0 and inf/inf.
 struct modulus {
     expr max, min, ratio;
 };
@@ -76,7 +77,7 @@ static expr stretch(struct modulus m) {
 expr math_abs_c64(expr x) {
     struct complex z = parts(x);
     struct modulus m = modulus(z);
-    expr infinite = OR(is_infinite(z.re), is_infinite(z.im)); // even beside NaN
+    expr infinite = OR(is_infinite(z.re), is_infinite(z.im)); // even if the other part is NaN
     return SELECT(infinite, F32(infinity), MUL(m.max, stretch(m)));
 }
 
@@ -92,7 +93,7 @@ expr math_sign_c64(expr x) {
     return COMPLEX(SELECT(zero, F32(0), re), SELECT(zero, F32(0), im));
 }
 
-// 1/(a + ib) = (1 - ir)/(a + br), r = b/a for |a| >= |b|; else the same with the parts exchanged.
+// Returns 1/(a + ib) = (1 - ir)/(a + br) with r = b/a for |a| >= |b|; else the same with the parts exchanged.
 static struct complex inverse(struct complex z) {
     expr a = ABS(z.re), b = ABS(z.im), wide = GE(a, b);
     expr big = SELECT(wide, z.re, z.im), small = SELECT(wide, z.im, z.re);
@@ -102,8 +103,9 @@ static struct complex inverse(struct complex z) {
     return (struct complex){SELECT(wide, first, second), NEG(SELECT(wide, second, first))};
 }
 
-// From t = sqrt((|re| + |z|)/2): t + i im/2t, or with the parts exchanged left of the imaginary axis. Tiny
-// arguments are scaled up, as a part of a subnormal would lose bits; t/2 is taken first, as |z| may overflow.
+// Computes the square root from t = sqrt((|re| + |z|)/2): it is t + i im/2t, with the parts exchanged left of
+// the imaginary axis. Tiny arguments are scaled up, because a subnormal intermediate value would lose bits.
+// t/2 is computed first, because |z| may overflow.
 static struct complex root(struct complex z) {
     expr tiny = LT(MAX(ABS(z.re), ABS(z.im)), F32(0x1p-100)), up = SELECT(tiny, F32(0x1p24), F32(1));
     struct complex w = {MUL(z.re, up), MUL(z.im, up)};
@@ -126,7 +128,8 @@ expr math_rsqrt_c64(expr x) {
 
 // Exponentials ----------------------------------------------------------------------------------------------
 
-// h^2 (cos + i sin)(angle): h twice, so that a large h meets a small cosine before it overflows.
+// Returns h^2 (cos + i sin)(angle). It multiplies by h twice, because h^2 may overflow where its product with
+// a small cosine does not.
 static struct complex polar(expr h, expr angle) {
     expr re = MUL(MUL(math_cos_f32(angle), h), h);
     expr im = SELECT(is_zero(angle), angle, MUL(MUL(math_sin_f32(angle), h), h));
@@ -135,7 +138,7 @@ static struct complex polar(expr h, expr angle) {
 
 expr math_exp_c64(expr x) {
     struct complex z = parts(x), y = polar(math_exp_f32(half(z.re)), z.im);
-    expr nothing = EQ(z.re, F32(-infinity)); // whatever the angle
+    expr nothing = EQ(z.re, F32(-infinity)); // for every angle
     return COMPLEX(SELECT(nothing, F32(0), y.re), SELECT(nothing, F32(0), y.im));
 }
 
@@ -150,7 +153,8 @@ static struct complex cosh_parts(struct complex z) {
                             SELECT(is_zero(sh), MUL(sh, s), product(s, sh))};
 }
 
-// (sinh a cosh a + i sin b cos b)/(sinh^2 a + cos^2 b); beyond 40 only a vanishing imaginary part changes.
+// Returns (sinh a cosh a + i sin b cos b)/(sinh^2 a + cos^2 b). a is clamped to 40, beyond which only a
+// vanishing imaginary part changes.
 static struct complex tanh_parts(struct complex z) {
     expr a = MIN(MAX(z.re, F32(-40)), F32(40)), sh = math_sinh_f32(a), ch = math_cosh_f32(a);
     expr s = math_sin_f32(z.im), c = math_cos_f32(z.im), d = ADD(MUL(sh, sh), MUL(c, c));
@@ -185,7 +189,8 @@ expr math_tan_c64(expr x) {
 
 // Logarithms ------------------------------------------------------------------------------------------------
 
-// log|z|; near the unit circle from |z|^2 - 1 = (max-1)(max+1) + min^2. less is |re| - 1: log1p has it exact.
+// Returns log|z|; near the unit circle from |z|^2 - 1 = (max-1)(max+1) + min^2. `less` is |re| - 1, which
+// log1p computes exactly.
 static expr log_modulus(struct complex z, expr less) {
     expr a = ABS(z.re), b = ABS(z.im);
     struct modulus m = modulus(z);
@@ -217,8 +222,9 @@ expr math_log1p_c64(expr x) {
     return COMPLEX(log_modulus(w, less), math_atan2_f32(w.im, w.re));
 }
 
-// max + log(1 + e^(min - max)), in the order of real parts, then of imaginary ones: as of the real function,
-// but that the difference is rounded. Infinite ends are max itself, without inf - inf.
+// Returns max + log(1 + e^(min - max)); max is the argument with the larger real part or, if these are equal,
+// the larger imaginary part. Unlike in the real function, the rounding error of the difference is not
+// corrected. Where the difference would be inf - inf, the result is max itself.
 expr math_logaddexp_c64(expr a, expr b) {
     struct complex x = parts(a), y = parts(b);
     expr later = OR(GT(x.re, y.re), AND(EQ(x.re, y.re), GT(x.im, y.im)));
@@ -230,7 +236,7 @@ expr math_logaddexp_c64(expr a, expr b) {
     return COMPLEX(SELECT(end, max.re, ADD(max.re, more.re)), SELECT(end, max.im, ADD(max.im, more.im)));
 }
 
-// e^(b log a); a = 0 only has powers with a positive real part, and 1.
+// Returns e^(b log a); for a = 0, 1 if b = 0, 0 if b has a positive real part, else NaN.
 expr math_pow_c64(expr a, expr b) {
     struct complex l = log_parts(parts(a)), n = parts(b);
     expr re = SUB(MUL(n.re, l.re), MUL(n.im, l.im)), im = ADD(MUL(n.re, l.im), MUL(n.im, l.re));
@@ -243,8 +249,9 @@ expr math_pow_c64(expr a, expr b) {
 
 // Inverse functions -----------------------------------------------------------------------------------------
 
-// W. Kahan's formulas: every part from square roots of z - 1 and z + 1 without cancellation. Arguments beyond
-// 2^100 are scaled by 2^-24, infinities replaced by 2^126; what that takes from the logarithm is in extra.
+// W. Kahan's formulas compute each part from the square roots of z - 1 and z + 1 without cancellation.
+// Arguments beyond 2^100 are scaled by 2^-24, and infinities are replaced by 2^126; `extra` is added to the
+// logarithm, which is too small by that.
 struct tame {
     struct complex z;
     expr extra;
@@ -308,8 +315,8 @@ expr math_acosh_c64(expr x) {
     return COMPLEX(re, ADD(im, im));
 }
 
-// log1p(4a/((1-a)^2 + b^2))/4; at the pole, where b^2 may underflow, log(2/b)/2, with 2^24 taken out of 2/b
-// lest that overflow.
+// Returns log1p(4a/((1-a)^2 + b^2))/4. At the pole, where b^2 may underflow, it is log(2/b)/2, computed from
+// 2^-24 * 2/b, because 2/b may overflow.
 static expr atanh_real(expr a, expr b) {
     expr d = SUB(F32(1), a), pole = AND(is_zero(d), LT(b, F32(0x1p-60)));
     expr up = SELECT(pole, F32(0x1p-23), MUL(a, F32(4))), down = SELECT(pole, b, ADD(MUL(d, d), MUL(b, b)));
@@ -317,7 +324,8 @@ static expr atanh_real(expr a, expr b) {
     return SELECT(pole, ADD(half(l), F32(8.31776617)), MUL(l, F32(0.25)));
 }
 
-// The imaginary part is half the angle of (1-a)(1+a) - b^2 + 2ib; beyond 2^120 all is as it is there.
+// The imaginary part is half the angle of (1-a)(1+a) - b^2 + 2ib. a and b are clamped to 2^120, beyond which
+// the result does not change.
 static struct complex atanh_parts(struct complex z) {
     expr limit = F32(0x1p120), a = MIN(ABS(z.re), limit), b = MIN(ABS(z.im), limit);
     expr angle = math_atan2_f32(ADD(b, b), SUB(MUL(SUB(F32(1), a), ADD(F32(1), a)), MUL(b, b)));

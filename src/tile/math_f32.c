@@ -1,9 +1,11 @@
 // math_f32.c - the transcendental functions of f32, each written once as an expression.
 //
-// Only f32, i32, u32 and bool, no table, and fma in polynomials only, where bounds hold without it too: one
-// formula for every device. Polynomials are minimax fits (Remez, relative error, coefficients rounded one by
-// one and the rest refitted); the figure beside each is the error of the fit. Sums are ordered so that the
-// large exact term comes last: no function errs by 3 ulp.
+// The formulas use f32, i32, u32 and bool only, no tables, and fma only in polynomials, where error bounds
+// hold without it too (and in math_short_exp_f32). So every device uses the same formula. Polynomials are
+// minimax fits (Remez, relative error, coefficients rounded one by one and the rest refitted). The comment in
+// front of their coefficients has the function that is fitted, its variable if that is not r or x itself, the
+// range, and the error of the fit. Sums are ordered so that the large exact term comes last: every error is
+// below 3 ulp.
 
 #include "tile/math.h"
 #include "tile/notation.h"
@@ -12,7 +14,7 @@
 #define STEPS(x, c) math_polynomial_by_steps(x, c, (int)(sizeof(c) / sizeof *(c)))
 
 static const double infinity = 1.0 / 0.0;
-static const double round_bias = 0x1.8p23; // adding it rounds to an integer, found in the low bits
+static const double round_bias = 0x1.8p23; // adding it rounds to an integer, which is then in the low bits
 static const double log2_e = 1.44269502, ln2_hi = 0.693145752, ln2_lo = 1.42860677e-06;
 static const double half_pi_hi = 1.57079637, half_pi_lo = -4.37113883e-08;
 static const double pi_hi = 3.14159274, pi_lo = -8.74227766e-08;
@@ -29,7 +31,7 @@ static expr sign_bit(expr x) {
     return AND(AS_U32(x), U32(0x80000000));
 }
 
-// y >= 0 with the sign of x: also the way odd functions keep -0.
+// Returns y >= 0 with the sign of x. Odd functions end with it, which also keeps -0.
 static expr with_sign(expr y, expr x) {
     return AS_F32(OR(AS_U32(y), sign_bit(x)));
 }
@@ -73,7 +75,8 @@ static const double exp_c[] = {
     0.49999994, 0.166665137, 0.0416680612, 0.00836954638, 0.00138437015,
 };
 
-// x = k ln2 + hi - lo. k ln2_hi is exact (8 + 16 bits); bits holds k + bias below, k as a float is n.
+// The reduction x = k ln2 + hi - lo. k * ln2_hi is exact (8 + 16 bits). The low bits of `bits` hold k + bias;
+// n is k as a float.
 struct exponent {
     expr bits, n, hi, lo;
 };
@@ -87,7 +90,8 @@ static expr exp_tail(expr r) {
     return MUL(MUL(POLY(r, exp_c), r), r);
 }
 
-// y 2^k in two factors, so that neither over- nor underflows before the product does. bits = k + 254.
+// Returns y 2^k for bits = k + 254. It multiplies by two factors, so that neither overflows or underflows
+// before the product does.
 static expr scale(expr y, expr bits) {
     expr half = SHR(bits, I32(1)), rest = SUB(bits, half), to = I32(23);
     return MUL(MUL(y, AS_F32(SHL(half, to))), AS_F32(SHL(rest, to)));
@@ -97,7 +101,7 @@ static expr exp_reduced(expr r, expr bits) {
     return scale(ADD(ADD(exp_tail(r), r), F32(1)), bits);
 }
 
-// e^x 2^shift for x already clamped.
+// Returns e^x 2^shift for an x that was clamped.
 static expr exp_clamped(expr x, int shift) {
     struct exponent e = split_exponent(x, 254 + shift);
     return exp_reduced(SUB(e.hi, e.lo), e.bits);
@@ -112,7 +116,8 @@ static const double exp2_c[] = {
     0.693147182, 0.240225941, 0.0555036627, 0.00962544419, 0.0013387925, 0.00013333137,
 };
 
-// x already clamped: x - rint(x) is exact, and rint(x) + 254 is in the low bits.
+// Splits an x that was clamped: x - rint(x) is exact, and rint(x) + 254 is in the low bits of the second
+// part.
 static struct pair split_exponent2(expr x) {
     expr magic = F32(round_bias + 254), t = ADD(x, magic);
     return (struct pair){SUB(x, SUB(t, magic)), AS_I32(t)};
@@ -132,9 +137,9 @@ static const double quick_exp2_c[] = {
     1, 0.693147182, 0.240225941, 0.0555036627, 0.00962544419, 0.0013387925, 0.00013333137,
 };
 
-// 2^t (1 + s ln2) with t + s = x / ln2.
+// Computes 2^t (1 + s ln2), where t + s = x / ln2.
 expr math_short_exp_f32(expr x, bool is_rough) {
-    const double rest = 1.92596299e-08; // of 1 / ln2
+    const double rest = 1.92596299e-08; // 1 / ln2 less log2_e
     if (is_rough)
         return tile_unary(TILE_EXP2, MUL(x, F32(log2_e)));
     x = MIN(MAX(x, F32(-110)), F32(100));
@@ -144,13 +149,15 @@ expr math_short_exp_f32(expr x, bool is_rough) {
     return FMA(y, MUL(s, F32(0.693147182)), y);
 }
 
-// One factor 2^k, k from -127, which gives 0, to 127: beyond, r grows until the product overflows.
+// Multiplies by one factor 2^k, with k from -127, where the factor is 0, to 127. For larger x, r grows until
+// the product overflows.
 expr math_quick_exp2_f32(expr x) {
     expr least = MAX(x, F32(-127)), magic = F32(round_bias + 127), t = ADD(MIN(least, F32(127)), magic);
     return MUL(POLY(SUB(least, SUB(t, magic)), quick_exp2_c), AS_F32(SHL(AS_I32(t), I32(23))));
 }
 
-// (e^x - 1)/2 for x away from 0, where k != 0; half as large, so that it overflows only after the doubling.
+// Returns (e^x - 1)/2 for x away from 0, where k != 0. It is half of the result, so that only the doubling
+// overflows.
 static expr expm1_half(struct exponent e, expr tail) {
     expr s = AS_F32(SHL(e.bits, I32(23)));
     return ADD(ADD(MUL(s, e.hi), SUB(s, F32(0.5))), MUL(s, tail));
@@ -175,8 +182,9 @@ static const double tanh_exp2_c[] = {
     1, 0.693146978, 0.240222421, 0.0555073374, 0.00967151265, 0.00132647271,
 };
 
-// Near 0 a sum, not an fma: there are units whose fma makes 0 of subnormal numbers. Far from 0 it is 1 -
-// 2/(e^2|x| + 1): what is subtracted is small, so that the power need not be exact. 1 from |x| = 9.02 on.
+// Near 0 the last step is a sum and not an fma, because some GPUs' fma makes 0 of subnormal numbers.
+// Elsewhere it is 1 - 2/(e^2|x| + 1): the quotient is small, so that the power need not be exact. From |x| =
+// 9.02 on the result is 1.
 expr math_tanh_f32(expr x) {
     expr a = ABS(x), s = MUL(a, a), near = ADD(MUL(MUL(POLY(s, tanh_c), s), a), a);
     expr t = MUL(MIN(a, F32(9.02)), F32(2 * log2_e)), magic = F32(round_bias + 127), n = ADD(t, magic);
@@ -186,7 +194,7 @@ expr math_tanh_f32(expr x) {
     return with_sign(SELECT(LT(a, F32(0.625)), near, far), x);
 }
 
-// From e^-|x|, which never overflows, so that the far left keeps its subnormals.
+// Computes from e^-|x|, which never overflows, so that the results for very negative x may be subnormal.
 expr math_sigmoid_f32(expr x) {
     expr z = exp_clamped(MAX(NEG(ABS(x)), F32(-104)), 0);
     return DIV(SELECT(LT(x, F32(0)), z, F32(1)), ADD(z, F32(1)));
@@ -223,7 +231,7 @@ static const double log_c[] = {
     0.141761497,  -0.132412881, 0.129428595,  -0.0767531246,
 };
 
-// x = 2^e (1 + f), sqrt(1/2) <= 1 + f < sqrt(2), for positive normal x.
+// The split x = 2^e (1 + f), sqrt(1/2) <= 1 + f < sqrt(2), of a positive normal x.
 struct mantissa {
     expr e, f;
 };
@@ -266,7 +274,7 @@ expr math_log2_f32(expr x) {
     return log_special(x, ADD(TO_F32(m.e), ADD(m.f, low)));
 }
 
-// f/ln10 = f/2 - 0.0657 f, likewise.
+// f/ln10 = f/2 - 0.0657 f: the larger part is exact.
 expr math_log10_f32(expr x) {
     struct mantissa m = split_mantissa(x);
     expr e = TO_F32(m.e), low = ADD(MUL(e, F32(-3.02435546e-06)), MUL(log_tail(m.f), F32(0.434294492)));
@@ -274,10 +282,11 @@ expr math_log10_f32(expr x) {
     return log_special(x, ADD(MUL(e, F32(0.30103302)), ADD(MUL(m.f, F32(0.5)), low)));
 }
 
-// log(2^more (u + c)) for a small correction c; where e = 0, f + c is the sum before it was rounded to u.
+// Returns log(2^more (u + c)), where c is the rounding error of a sum that gave u. If e = 0, 1 + f + c is the
+// sum before it was rounded.
 static expr log_corrected(expr u, expr c, expr more) {
     struct mantissa m = split_normal(u);
-    expr unit = AS_F32(SHL(MAX(SUB(I32(127), m.e), I32(0)), I32(23))); // 2^-e, 0 where c is nothing
+    expr unit = AS_F32(SHL(MAX(SUB(I32(127), m.e), I32(0)), I32(23))); // 2^-e; 0 where c is negligible
     return log_sum((struct mantissa){ADD(m.e, more), ADD(m.f, MUL(c, unit))});
 }
 
@@ -297,8 +306,8 @@ static struct pair exact_sum(expr a, expr b) {
     return (struct pair){s, ADD(SUB(a, SUB(s, t)), SUB(b, t))};
 }
 
-// For chips whose fma is rounded twice, and whose division is some units off. The halves of a small b would
-// be lost: a takes its scale.
+// These two are for chips whose fma rounds twice and whose division errs by some ulp. The lower half of a
+// small b would underflow, so b is scaled up and a down.
 expr math_exact_fma_f32(expr a, expr b, expr c) {
     expr is_small = LT(ABS(b), F32(0x1p-60));
     a = MUL(a, SELECT(is_small, F32(0x1p-64), F32(1)));
@@ -313,12 +322,12 @@ expr math_exact_div_f32(expr a, expr b) {
     return SELECT(is_left, ADD(q, DIV(r, b)), q);
 }
 
-// max + log(1 + e^d), d = min - max with its rounding error: e^d would magnify it |d| times.
+// Returns max + log(1 + e^d). d = min - max keeps its rounding error, which e^d would magnify |d| times.
 expr math_logaddexp_f32(expr a, expr b) {
     expr max = MAX(a, b), limit = F32(-104);
     struct pair d = exact_sum(MIN(a, b), NEG(max));
     expr lo = SELECT(GT(d.hi, limit), d.lo, F32(0));
-    struct exponent e = split_exponent(MAX(SELECT(EQ(a, b), F32(0), d.hi), limit), 254); // no inf - inf
+    struct exponent e = split_exponent(MAX(SELECT(EQ(a, b), F32(0), d.hi), limit), 254); // avoids inf - inf
     return ADD(max, log1p_finite(exp_reduced(ADD(SUB(e.hi, e.lo), lo), e.bits)));
 }
 
@@ -329,7 +338,7 @@ static expr log1p_or_double(expr a, expr w) {
     return log_corrected(SELECT(large, a, u), SELECT(large, F32(0), c), SELECT(large, I32(1), I32(0)));
 }
 
-// log(1 + w), w = |x| + sqrt(x^2 + 1) - 1 without cancellation.
+// Computes log(1 + w), where w = |x| + sqrt(x^2 + 1) - 1 in a form without cancellation.
 expr math_asinh_f32(expr x) {
     expr a = ABS(x), z = MUL(x, x), root = SQRT(ADD(z, F32(1)));
     expr y = log1p_or_double(a, ADD(a, DIV(z, ADD(root, F32(1)))));
@@ -342,7 +351,7 @@ expr math_acosh_f32(expr x) {
     return SELECT(LT(x, F32(1)), nan_f32(), y);
 }
 
-// log(1 + w)/2, w = 2a/(1-a) written so that its rounding errors stay small for small a.
+// Computes log(1 + w)/2, where w = 2a/(1-a) in a form whose rounding errors stay small for small a.
 expr math_atanh_f32(expr x) {
     expr a = ABS(x), b = ADD(a, a), w = ADD(b, DIV(MUL(b, a), SUB(F32(1), a)));
     expr y = SELECT(LT(a, F32(1)), MUL(log1p_finite(w), F32(0.5)), F32(infinity));
@@ -359,7 +368,7 @@ static const double sin_c[] = {
     2.60608158e-06,
 };
 static const double sin_quarter_c[] = {
-    // the same, |r| <= pi/4: 2^-27.9
+    // the same function, |r| <= pi/4: 2^-27.9
     -0.166666552,
     0.00833218824,
     -0.000195180954,
@@ -371,15 +380,16 @@ static const double cos_quarter_c[] = {
     2.44323273e-05,
 };
 
-// Below this the multiples of pi are exact in parts of 11 bits (with 13 of the multiple); above it, infinity
-// and NaN included, the fraction of a turn comes from the bits of 2/pi.
+// Below this limit the argument is reduced as by Cody and Waite: pi is split into parts of 11 bits, whose
+// products with the multiple (13 bits) are exact. Above it, infinity and NaN included, the fraction of a turn
+// comes from the bits of 2/pi, as by Payne and Hanek.
 static const double cody_limit = 12000;
 
 static expr beyond(expr x) {
     return NOT(LT(ABS(x), F32(cody_limit)));
 }
 
-// x - n pi, the last part still to be subtracted.
+// Returns x - n pi as a pair; lo is still to be subtracted from hi.
 static struct pair minus_pi(expr x, expr n) {
     expr t = SUB(x, MUL(n, F32(3.140625))), second = MUL(n, F32(0.00096750259399414062));
     expr hi = SUB(SUB(t, second), MUL(n, F32(1.5099067240953445e-07)));
@@ -391,7 +401,7 @@ static expr sin_half(expr r) {
     return ADD(MUL(MUL(POLY(z, sin_c), z), r), r);
 }
 
-// 2/pi after 32 zero bits.
+// The bits of 2/pi after 32 zero bits.
 static const uint32_t two_over_pi[] = {0,          0xa2f9836e, 0x4e441529, 0xfc2757d1,
                                        0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab};
 
@@ -402,7 +412,8 @@ static expr pi_word(expr index, int offset) {
     return w;
 }
 
-// The 32 bits of 2/pi from bit 32*word + shift on; two shifts, as shifting by 32 means nothing.
+// Returns the 32 bits of 2/pi from bit 32 * (index + offset) + shift on. It shifts right twice, because the
+// count may be 32.
 static expr pi_bits(expr index, expr shift, int offset) {
     expr next = SHR(SHR(pi_word(index, offset + 1), SUB(U32(31), shift)), U32(1));
     return OR(SHL(pi_word(index, offset), shift), next);
@@ -418,7 +429,8 @@ static expr carry(expr sum, expr part) {
     return SELECT(LT(sum, part), U32(1), U32(0));
 }
 
-// |x|/2pi mod 1 as a 64-bit fraction, for |x| >= 2^13: m 2^e times the bits of 2/pi that give no whole turn.
+// Returns |x|/2pi modulo 1 as a 64-bit fraction, for |x| >= 2^13: the mantissa times the bits of 2/pi that
+// contribute to the fraction.
 static struct pair turns(expr x) {
     expr bits = AND(AS_U32(x), U32(0x7fffffff)), m = OR(AND(bits, U32(0x7fffff)), U32(0x800000));
     expr at = SUB(SHR(bits, U32(23)), U32(120)), index = SHR(at, U32(5)), shift = AND(at, U32(31));
@@ -427,7 +439,7 @@ static struct pair turns(expr x) {
     return (struct pair){ADD(ADD(MUL(m, w0), high_product(m, w1)), carry(lo, low)), lo};
 }
 
-// A 64-bit fraction as the sum of two floats, from pieces of 24, 24 and 16 bits.
+// Converts a 64-bit fraction to the sum of two floats, from pieces of 24, 24 and 16 bits.
 static struct pair fraction(expr hi, expr lo) {
     expr a = SHR(hi, U32(8)), b = OR(SHL(AND(hi, U32(0xff)), U32(16)), SHR(lo, U32(16)));
     expr c = MUL(TO_F32(AS_I32(AND(lo, U32(0xffff)))), F32(0x1p-64));
@@ -435,7 +447,8 @@ static struct pair fraction(expr hi, expr lo) {
     return fast_sum(s.hi, ADD(s.lo, c));
 }
 
-// The angle t (mod 1, nearest to 0) times unit, for a fraction t of 64 bits; a one's complement negates it.
+// Returns unit times the angle t (modulo 1, nearest to 0), which is a 64-bit fraction. Its one's complement
+// negates it.
 static struct pair angle(struct pair t, struct pair unit) {
     expr mask = AS_U32(SHR(AS_I32(t.hi), I32(31))), sign = AND(mask, U32(0x80000000));
     struct pair r = product_pair(fraction(XOR(t.hi, mask), XOR(t.lo, mask)), unit);
@@ -447,7 +460,7 @@ static struct pair shift_turns(struct pair t, uint64_t n) {
     return (struct pair){OR(SHL(t.hi, U32(n)), SHR(t.lo, U32(32 - n))), SHL(t.lo, U32(n))};
 }
 
-// sin(|x| + quarter turns), huge or not finite x.
+// Returns sin(|x| + quarter * pi/2) for a huge x; NaN for infinity and NaN.
 static expr sin_huge(expr x, uint64_t quarter) {
     struct pair t = turns(x);
     t.hi = ADD(t.hi, U32(quarter << 30));
@@ -472,7 +485,7 @@ expr math_cos_f32(expr x) {
     return RARE(beyond(x), sin_huge(x, 1), y);
 }
 
-// tan(r + n quarter turns), |r| <= pi/4, as one quotient.
+// Returns tan(r + n pi/2) for |r| <= pi/4, as one quotient.
 static expr tan_quarter(struct pair r, expr n) {
     expr z = MUL(r.hi, r.hi), hz = MUL(z, F32(0.5)), w = SUB(F32(1), hz);
     expr s = ADD(r.hi, ADD(MUL(MUL(POLY(z, sin_quarter_c), z), r.hi), r.lo));
@@ -487,7 +500,7 @@ static expr tan_huge(expr x) {
     return ADD(flip_sign(y, sign_bit(x)), SUB(x, x));
 }
 
-// The reduced argument keeps its rounding error, as the quotient has errors enough of its own.
+// The reduced argument keeps its rounding error in lo, because the quotient adds errors of its own.
 expr math_tan_f32(expr x) {
     expr magic = F32(round_bias), t = ADD(MUL(x, F32(0.636619747)), magic), n = SUB(t, magic);
     expr head = SUB(SUB(x, MUL(n, F32(1.5703125))), MUL(n, F32(0.00048375129699707031)));
@@ -498,11 +511,12 @@ expr math_tan_f32(expr x) {
 }
 
 static const double asin_c[] = {
-    // (asin x - x) / x^3 as a polynomial in x^2, for |x| <= 1/2; the error is 2^-27.6.
+    // (asin x - x)/x^3 in x^2, |x| <= 1/2: 2^-27.6
     0.166667521, 0.0749530941, 0.0454691537, 0.0241847523, 0.0421583503,
 };
 
-// asin s = s + tail, with s = a below 1/2 and sqrt((1-a)/2) above it, where asin a = pi/2 - 2 asin s.
+// asin s = s + tail. For a <= 1/2, s is a; for a `large` one it is sqrt((1-a)/2), and asin a = pi/2 - 2 asin
+// s.
 struct arc {
     expr large, s, tail;
 };
@@ -534,7 +548,7 @@ static const double atan_c[] = {
     0.057880491,  -0.0310953595, 0.0108673014, -0.00178237318,
 };
 
-// atan t for 0 <= t <= 1, or pi/2 minus that.
+// Returns atan t for 0 <= t <= 1; if `inverse`, pi/2 less that.
 static expr atan_core(expr t, expr inverse) {
     expr z = MUL(t, t), tail = MUL(MUL(POLY(z, atan_c), z), t);
     return SELECT(inverse, SUB(F32(half_pi_hi), ADD(t, SUB(tail, F32(half_pi_lo)))), ADD(t, tail));
@@ -545,7 +559,7 @@ expr math_atan_f32(expr x) {
     return with_sign(atan_core(DIV(MIN(a, one), MAX(a, one)), GT(a, one)), x);
 }
 
-// Equal magnitudes include the two quotients that do not exist, 0/0 and inf/inf.
+// The case of equal magnitudes includes the quotients that do not exist, 0/0 and inf/inf.
 expr math_atan2_f32(expr y, expr x) {
     expr a = ABS(x), b = ABS(y), equal = SELECT(EQ(a, F32(0)), F32(0), F32(1));
     expr t = atan_core(SELECT(EQ(a, b), equal, DIV(MIN(a, b), MAX(a, b))), GT(b, a));
@@ -562,7 +576,7 @@ static const double log2_c[] = {
     0.33782205,
 };
 
-// s = f/(2+f) with its remainder.
+// Returns s = f/(2+f) with its rounding error.
 static struct pair log_quotient(expr f) {
     expr m = ADD(f, F32(1)), d = ADD(m, F32(1)), rest = SUB(m, SUB(d, F32(1)));
     expr inverse = DIV(F32(1), d), s = MUL(f, inverse);
@@ -570,7 +584,7 @@ static struct pair log_quotient(expr f) {
     return (struct pair){s, MUL(SUB(SUB(SUB(f, p.hi), p.lo), MUL(s, rest)), inverse)};
 }
 
-// (C0 + C1 z + z^2 P(z)) for z = s^2; the first two terms carry their rounding errors.
+// Returns C0 + C1 z + z^2 P(z) for z = s^2; the first two terms keep their rounding errors.
 static struct pair log2_series(struct pair s) {
     struct pair z = product(s.hi, s.hi), c1 = product(z.hi, F32(0.961796701));
     z.lo = ADD(z.lo, MUL(ADD(s.hi, s.hi), s.lo));
@@ -580,14 +594,15 @@ static struct pair log2_series(struct pair s) {
     return (struct pair){g.hi, ADD(g.lo, ADD(c1.lo, ADD(low, F32(3.85192607e-08))))};
 }
 
-// log2 x to about 2^-35, for positive finite x.
+// Returns log2 x to about 2^-35, for a positive finite x.
 static struct pair log2_pair(expr x) {
     struct mantissa m = split_mantissa(x);
     struct pair s = log_quotient(m.f), l = product_pair(s, log2_series(s)), y = fast_sum(TO_F32(m.e), l.hi);
     return fast_sum(y.hi, ADD(y.lo, l.lo));
 }
 
-// a^b for a >= 0, infinity included, NaN not. No exponent beyond 2^40 makes a difference.
+// Returns a^b for a >= 0, which may be infinite but not NaN. b is clamped to 2^40, beyond which the result
+// does not change.
 static expr pow_positive(expr a, expr b) {
     expr c = MIN(MAX(b, F32(-0x1p40)), F32(0x1p40));
     struct pair l = log2_pair(a), p = product(l.hi, c);
@@ -623,8 +638,8 @@ static const double erfc_root_c[] = {
     0.00793005805, -0.000913601194, -0.000511553779, 0.000142787467, -1.09298408e-05,
 };
 
-// 1 - (1 - d/4)^4, where 1 - d/4 is the fourth root of erfc: one formula for small and large x. 1 from |x| =
-// 4.01 on. Sums, not fma, as in tanh.
+// Computes 1 - (1 - d/4)^4, where 1 - d/4 is the fourth root of erfc: one formula for small and large x. From
+// |x| = 4.01 on the result is 1. The last steps are sums and not fma, as in tanh.
 expr math_erf_f32(expr x) {
     expr a = MIN(ABS(x), F32(4.05)), d = ADD(MUL(STEPS(a, erfc_root_c), a), a);
     d = ADD(MUL(MUL(d, F32(-0.125)), d), d); // 2 - 2 (1 - d/4)^2
@@ -636,13 +651,14 @@ static const double short_erf_c[] = {
     1.12835211, -0.375624037, 0.111223512, -0.0248229845, 0.00391685058, -0.000381644499, 1.68462252e-05,
 };
 
-// To the digits of bfloat16, within 0.51 units: no sign and few values wait for the end.
+// The result is within 0.51 ulp of bf16. Few registers are needed, because no sign is kept until the end.
 expr math_short_erf_f32(expr x) {
     expr a = MAX(MIN(x, F32(2.203125)), F32(-2.203125));
     return MUL(a, STEPS(MUL(a, a), short_erf_c));
 }
 
-// erfinv(x)/x - 1 as a function of w = -log(1 - x^2); in the tail less sqrt(w) - 1, which it nearly is.
+// erfinv(x)/x - 1 as a function of w = -log(1 - x^2). In the tail the polynomial is its difference to sqrt(w)
+// - 1, which is close to it.
 static const double erfinv_c[] = {
     // in w - 2.5, w <= 5: 2^-27.2
     0.501409352,     0.24664028,      -0.00417736778, -0.00125273236, 0.000218332731,

@@ -1,18 +1,18 @@
 // math_f64.c - the transcendental functions of f64, each written once as an expression.
 //
-// math_f32.c with f64, i64 and u64: the comments there hold here. What differs: the logarithm takes a
-// quotient, as a polynomial alone would need twenty terms; the arc tangent has two ranges; pi has three
-// parts; erf goes through exp.
+// It is math_f32.c with f64, i64 and u64, and the comments there apply here. The differences: the logarithm
+// uses a quotient, because a polynomial alone would need twenty terms; the arc tangent has two ranges; pi has
+// three parts; erf uses exp.
 
 #include "tile/math.h"
 #include "tile/notation.h"
 
 #define POLY(x, c) math_polynomial(x, c, (int)(sizeof(c) / sizeof *(c)))
 #define STEPS(x, c) \
-    math_polynomial_by_steps(x, c, (int)(sizeof(c) / sizeof *(c))) // where rounding must be least
+    math_polynomial_by_steps(x, c, (int)(sizeof(c) / sizeof *(c))) // for the smallest rounding error
 
 static const double infinity = 1.0 / 0.0;
-static const double round_bias = 0x1.8p52; // adding it rounds to an integer, found in the low bits
+static const double round_bias = 0x1.8p52; // adding it rounds to an integer, which is then in the low bits
 static const double log2_e = 1.4426950408889634;
 static const double ln2_hi = 0.69314718055989033, ln2_lo = 5.4979230187083712e-14;
 static const double half_pi_hi = 1.5707963267948966, half_pi_lo = 6.123233995736766e-17;
@@ -30,7 +30,7 @@ static expr sign_bit(expr x) {
     return AND(AS_U64(x), U64(0x8000000000000000));
 }
 
-// y >= 0 with the sign of x: also the way odd functions keep -0.
+// Returns y >= 0 with the sign of x. Odd functions end with it, which also keeps -0.
 static expr with_sign(expr y, expr x) {
     return AS_F64(OR(AS_U64(y), sign_bit(x)));
 }
@@ -54,7 +54,7 @@ static expr upper_half(expr x) {
     return AS_F64(AND(AS_U64(x), U64(0xfffffffff8000000)));
 }
 
-// a*b to 2^-105: the upper halves have 26 bits, the lower ones 27.
+// Returns a * b to 2^-105, as a sum of two floats: the upper halves have 26 bits, the lower ones 27.
 static struct pair product(expr a, expr b) {
     expr ah = upper_half(a), bh = upper_half(b), al = SUB(a, ah), bl = SUB(b, bh), p = MUL(a, b);
     expr e = ADD(ADD(SUB(MUL(ah, bh), p), MUL(ah, bl)), MUL(al, bh));
@@ -75,7 +75,8 @@ static const double exp_c[] = {
     2.7631643670760907e-07, 2.5077489775935467e-08,
 };
 
-// x = k ln2 + hi - lo. k ln2_hi is exact (11 + 42 bits); bits holds k + bias below, k as a float is n.
+// The reduction x = k ln2 + hi - lo. k * ln2_hi is exact (11 + 42 bits). The low bits of `bits` hold k +
+// bias; n is k as a float.
 struct exponent {
     expr bits, n, hi, lo;
 };
@@ -89,7 +90,8 @@ static expr exp_tail(expr r) {
     return MUL(MUL(POLY(r, exp_c), r), r);
 }
 
-// y 2^k in two factors, so that neither over- nor underflows before the product does. bits = k + 2046.
+// Returns y 2^k for bits = k + 2046. It multiplies by two factors, so that neither overflows or underflows
+// before the product does.
 static expr scale(expr y, expr bits) {
     expr half = SHR(bits, I64(1)), rest = SUB(bits, half), to = I64(52);
     return MUL(MUL(y, AS_F64(SHL(half, to))), AS_F64(SHL(rest, to)));
@@ -99,7 +101,7 @@ static expr exp_reduced(expr r, expr bits) {
     return scale(ADD(ADD(exp_tail(r), r), F64(1)), bits);
 }
 
-// e^x 2^shift for x already clamped.
+// Returns e^x 2^shift for an x that was clamped.
 static expr exp_clamped(expr x, int shift) {
     struct exponent e = split_exponent(x, 2046 + shift);
     return exp_reduced(SUB(e.hi, e.lo), e.bits);
@@ -116,7 +118,8 @@ static const double exp2_c[] = {
     1.0177655694799557e-07, 7.0756137658275692e-09, 4.519380450481213e-10,
 };
 
-// x already clamped: x - rint(x) is exact, and rint(x) + 2046 is in the low bits.
+// Splits an x that was clamped: x - rint(x) is exact, and rint(x) + 2046 is in the low bits of the second
+// part.
 static struct pair split_exponent2(expr x) {
     expr magic = F64(round_bias + 2046), t = ADD(x, magic);
     return (struct pair){SUB(x, SUB(t, magic)), AS_I64(t)};
@@ -131,7 +134,8 @@ expr math_exp2_f64(expr x) {
     return exp2_reduced(e.hi, e.lo);
 }
 
-// (e^x - 1)/2 for x away from 0, where k != 0; half as large, so that it overflows only after the doubling.
+// Returns (e^x - 1)/2 for x away from 0, where k != 0. It is half of the result, so that only the doubling
+// overflows.
 static expr expm1_half(struct exponent e, expr tail) {
     expr s = AS_F64(SHL(e.bits, I64(52)));
     return ADD(ADD(MUL(s, e.hi), SUB(s, F64(0.5))), MUL(s, tail));
@@ -147,15 +151,15 @@ expr math_expm1_f64(expr x) {
     return with_sign(expm1_clamped(MIN(MAX(x, F64(-50)), F64(710))), x);
 }
 
-// |t/(t + 2)| with t = e^(+-2|x|) - 1: the lower sign where |x| is small makes the divisor's error smaller.
-// 1 from |x| = 19.1 on.
+// Computes |t/(t + 2)| with t = e^(+-2|x|) - 1. The minus sign is used for small |x|, where it makes the
+// error of the divisor smaller. From |x| = 19.1 on the result is 1.
 expr math_tanh_f64(expr x) {
     expr a = ABS(x), twice = MUL(a, SELECT(LT(a, F64(0.17)), F64(-2), F64(2)));
     expr t = expm1_clamped(MIN(twice, F64(42)));
     return with_sign(ABS(DIV(t, ADD(t, F64(2)))), x);
 }
 
-// From e^-|x|, which never overflows, so that the far left keeps its subnormals.
+// Computes from e^-|x|, which never overflows, so that the results for very negative x may be subnormal.
 expr math_sigmoid_f64(expr x) {
     expr z = exp_clamped(MAX(NEG(ABS(x)), F64(-746)), 0);
     return DIV(SELECT(LT(x, F64(0)), z, F64(1)), ADD(z, F64(1)));
@@ -190,7 +194,7 @@ static const double log_c[] = {
     0.18183563087510321, 0.15314077865050063, 0.14795711603211023,
 };
 
-// x = 2^e (1 + f), sqrt(1/2) <= 1 + f < sqrt(2), for positive normal x.
+// The split x = 2^e (1 + f), sqrt(1/2) <= 1 + f < sqrt(2), of a positive normal x.
 struct mantissa {
     expr e, f;
 };
@@ -207,13 +211,13 @@ static struct mantissa split_mantissa(expr x) {
     return m;
 }
 
-// log(1+f) - f, from s = f/(2+f): log(1+f) = f - f^2/2 + s (f^2/2 + s^2 P(s^2)).
+// Returns log(1+f) - f, from s = f/(2+f): log(1+f) = f - f^2/2 + s (f^2/2 + s^2 P(s^2)).
 static expr log_tail(expr f) {
     expr s = DIV(f, ADD(f, F64(2))), z = MUL(s, s), square = MUL(MUL(f, F64(0.5)), f);
     return SUB(MUL(s, ADD(square, MUL(POLY(z, log_c), z))), square);
 }
 
-// e ln2 + log(1+f); e ln2_hi is exact.
+// Returns e ln2 + log(1 + f); e ln2_hi is exact.
 static expr log_sum(struct mantissa m) {
     expr e = TO_F64(m.e), low = ADD(MUL(e, F64(ln2_lo)), log_tail(m.f));
     return ADD(MUL(e, F64(ln2_hi)), ADD(m.f, low));
@@ -235,7 +239,7 @@ expr math_log2_f64(expr x) {
     return log_special(x, ADD(TO_F64(m.e), ADD(m.f, low)));
 }
 
-// f/ln10 = f/2 - 0.0657 f, likewise.
+// f/ln10 = f/2 - 0.0657 f: the larger part is exact.
 expr math_log10_f64(expr x) {
     struct mantissa m = split_mantissa(x);
     expr e = TO_F64(m.e), tail = MUL(log_tail(m.f), F64(0.43429448190325182));
@@ -243,10 +247,11 @@ expr math_log10_f64(expr x) {
     return log_special(x, ADD(MUL(e, F64(0.30102999566395283)), ADD(MUL(m.f, F64(0.5)), low)));
 }
 
-// log(2^more (u + c)) for a small correction c; where e = 0, f + c is the sum before it was rounded to u.
+// Returns log(2^more (u + c)), where c is the rounding error of a sum that gave u. If e = 0, 1 + f + c is the
+// sum before it was rounded.
 static expr log_corrected(expr u, expr c, expr more) {
     struct mantissa m = split_normal(u);
-    expr unit = AS_F64(SHL(MAX(SUB(I64(1023), m.e), I64(0)), I64(52))); // 2^-e, 0 where c is nothing
+    expr unit = AS_F64(SHL(MAX(SUB(I64(1023), m.e), I64(0)), I64(52))); // 2^-e; 0 where c is negligible
     return log_sum((struct mantissa){ADD(m.e, more), ADD(m.f, MUL(c, unit))});
 }
 
@@ -266,12 +271,12 @@ static struct pair exact_sum(expr a, expr b) {
     return (struct pair){s, ADD(SUB(a, SUB(s, t)), SUB(b, t))};
 }
 
-// max + log(1 + e^d), d = min - max with its rounding error: e^d would magnify it |d| times.
+// Returns max + log(1 + e^d). d = min - max keeps its rounding error, which e^d would magnify |d| times.
 expr math_logaddexp_f64(expr a, expr b) {
     expr max = MAX(a, b), limit = F64(-746);
     struct pair d = exact_sum(MIN(a, b), NEG(max));
     expr lo = SELECT(GT(d.hi, limit), d.lo, F64(0));
-    struct exponent e = split_exponent(MAX(SELECT(EQ(a, b), F64(0), d.hi), limit), 2046); // no inf - inf
+    struct exponent e = split_exponent(MAX(SELECT(EQ(a, b), F64(0), d.hi), limit), 2046); // avoids inf - inf
     return ADD(max, log1p_finite(exp_reduced(ADD(SUB(e.hi, e.lo), lo), e.bits)));
 }
 
@@ -282,7 +287,7 @@ static expr log1p_or_double(expr a, expr w) {
     return log_corrected(SELECT(large, a, u), SELECT(large, F64(0), c), SELECT(large, I64(1), I64(0)));
 }
 
-// log(1 + w), w = |x| + sqrt(x^2 + 1) - 1 without cancellation.
+// Computes log(1 + w), where w = |x| + sqrt(x^2 + 1) - 1 in a form without cancellation.
 expr math_asinh_f64(expr x) {
     expr a = ABS(x), z = MUL(x, x), root = SQRT(ADD(z, F64(1)));
     expr y = log1p_or_double(a, ADD(a, DIV(z, ADD(root, F64(1)))));
@@ -295,7 +300,7 @@ expr math_acosh_f64(expr x) {
     return SELECT(LT(x, F64(1)), nan_f64(), y);
 }
 
-// log(1 + w)/2, w = 2a/(1-a) written so that its rounding errors stay small for small a.
+// Computes log(1 + w)/2, where w = 2a/(1-a) in a form whose rounding errors stay small for small a.
 expr math_atanh_f64(expr x) {
     expr a = ABS(x), b = ADD(a, a), w = ADD(b, DIV(MUL(b, a), SUB(F64(1), a)));
     expr y = SELECT(LT(a, F64(1)), MUL(log1p_finite(w), F64(0.5)), F64(infinity));
@@ -308,26 +313,26 @@ static const double sin_c[] = {
     // (sin r - r)/r^3 in r^2, |r| <= pi/2: 2^-61.5
     -0.16666666666666666,    0.0083333333333332066,  -0.00019841269841212476, 2.7557319211568398e-06,
     -2.5052106904256732e-08, 1.6058940990126138e-10, -7.6430189441765831e-13, 2.721413784604198e-15,
-}; // to pi/2: 2^-27.3
+};
 static const double sin_quarter_c[] = {
-    // the same, |r| <= pi/4: 2^-57.9
+    // the same function, |r| <= pi/4: 2^-57.9
     -0.1666666666666663,    0.0083333333333218424,   -0.00019841269829361312,
     2.7557313539886177e-06, -2.5050734656701688e-08, 1.5895451349986503e-10,
-}; // to pi/4: 2^-27.9
+};
 static const double cos_quarter_c[] = {
     // (cos r - 1 + r^2/2)/r^4 in r^2, |r| <= pi/4: 2^-63.9
     0.041666666666666595,    -0.0013888888888873325, 2.4801587288983749e-05,
     -2.7557314210118294e-07, 2.087570427990304e-09,  -1.1358683936428918e-11,
-}; // to pi/4: 2^-33.0
+};
 
-// Below this the multiples of pi are exact in parts of 33 bits (with 20 of the multiple).
+// Below this limit pi is split into parts of 33 bits, whose products with the multiple (20 bits) are exact.
 static const double cody_limit = 1e6;
 
 static expr beyond(expr x) {
     return NOT(LT(ABS(x), F64(cody_limit)));
 }
 
-// x - n pi, the last part still to be subtracted.
+// Returns x - n pi as a pair; lo is still to be subtracted from hi.
 static struct pair minus_pi(expr x, expr n) {
     expr t = SUB(x, MUL(n, F64(3.1415926534682512))), second = MUL(n, F64(1.2154201012607932e-10));
     return (struct pair){SUB(t, second), MUL(n, F64(4.0445324975919012e-21))};
@@ -338,7 +343,7 @@ static expr sin_half(expr r) {
     return ADD(MUL(MUL(POLY(z, sin_c), z), r), r);
 }
 
-// 2/pi after 64 zero bits.
+// The bits of 2/pi after 64 zero bits.
 static const uint64_t two_over_pi[20] = {
     0,
     0xa2f9836e4e441529,
@@ -362,7 +367,8 @@ static const uint64_t two_over_pi[20] = {
     0x56033046fc7b6bab,
 };
 
-// Words index .. index + 3 of 2/pi: the table moves down by 16, 8, 4, 2 and 1, as the bits of index say.
+// Sets w[0] to w[3] to words index .. index + 3 of 2/pi: moves the table down by 16, 8, 4, 2 and 1 words, for
+// the bits that are set in index.
 static void pi_words(expr index, expr w[35]) {
     for (int i = 0; i < 35; i++)
         w[i] = U64(i < 20 ? two_over_pi[i] : 0);
@@ -373,7 +379,8 @@ static void pi_words(expr index, expr w[35]) {
     }
 }
 
-// 64 bits from a place within word a on; two shifts, as shifting by 64 means nothing.
+// Returns the 64 bits from bit `shift` of word a on; b is the next word. It shifts right twice, because the
+// count may be 64.
 static expr join(expr a, expr b, expr shift) {
     return OR(SHL(a, shift), SHR(SHR(b, SUB(U64(63), shift)), U64(1)));
 }
@@ -389,7 +396,7 @@ static expr carry(expr sum, expr part) {
     return SELECT(LT(sum, part), U64(1), U64(0));
 }
 
-// |x|/2pi mod 1 as a 128-bit fraction, for |x| >= 2^19.
+// Returns |x|/2pi modulo 1 as a 128-bit fraction, for |x| >= 2^19.
 static struct pair turns(expr x) {
     expr bits = AND(AS_U64(x), U64(0x7fffffffffffffff));
     expr m = OR(AND(bits, U64(0xfffffffffffff)), U64(0x10000000000000));
@@ -400,7 +407,7 @@ static struct pair turns(expr x) {
     return (struct pair){ADD(ADD(MUL(m, w0), high_product(m, w1)), carry(lo, low)), lo};
 }
 
-// A 128-bit fraction as the sum of two floats, from pieces of 53, 53 and 22 bits.
+// Converts a 128-bit fraction to the sum of two floats, from pieces of 53, 53 and 22 bits.
 static struct pair fraction(expr hi, expr lo) {
     expr a = SHR(hi, U64(11)), b = OR(SHL(AND(hi, U64(0x7ff)), U64(42)), SHR(lo, U64(22)));
     expr c = MUL(TO_F64(AS_I64(AND(lo, U64(0x3fffff)))), F64(0x1p-128));
@@ -408,7 +415,8 @@ static struct pair fraction(expr hi, expr lo) {
     return fast_sum(s.hi, ADD(s.lo, c));
 }
 
-// The angle t (mod 1, nearest to 0) times unit, for a fraction t of 128 bits; a one's complement negates it.
+// Returns unit times the angle t (modulo 1, nearest to 0), which is a 128-bit fraction. Its one's complement
+// negates it.
 static struct pair angle(struct pair t, struct pair unit) {
     expr mask = AS_U64(SHR(AS_I64(t.hi), I64(63))), sign = AND(mask, U64(0x8000000000000000));
     struct pair r = product_pair(fraction(XOR(t.hi, mask), XOR(t.lo, mask)), unit);
@@ -420,7 +428,7 @@ static struct pair shift_turns(struct pair t, uint64_t n) {
     return (struct pair){OR(SHL(t.hi, U64(n)), SHR(t.lo, U64(64 - n))), SHL(t.lo, U64(n))};
 }
 
-// sin(|x| + quarter turns), huge or not finite x.
+// Returns sin(|x| + quarter * pi/2) for a huge x; NaN for infinity and NaN.
 static expr sin_huge(expr x, uint64_t quarter) {
     struct pair t = turns(x);
     t.hi = ADD(t.hi, U64(quarter << 62));
@@ -445,7 +453,7 @@ expr math_cos_f64(expr x) {
     return RARE(beyond(x), sin_huge(x, 1), y);
 }
 
-// tan(r + n quarter turns), |r| <= pi/4, as one quotient.
+// Returns tan(r + n pi/2) for |r| <= pi/4, as one quotient.
 static expr tan_quarter(struct pair r, expr n) {
     expr z = MUL(r.hi, r.hi), hz = MUL(z, F64(0.5)), w = SUB(F64(1), hz);
     expr s = ADD(r.hi, ADD(MUL(MUL(POLY(z, sin_quarter_c), z), r.hi), r.lo));
@@ -460,7 +468,7 @@ static expr tan_huge(expr x) {
     return ADD(flip_sign(y, sign_bit(x)), SUB(x, x));
 }
 
-// The reduced argument keeps its rounding error, as the quotient has errors enough of its own.
+// The reduced argument keeps its rounding error in lo, because the quotient adds errors of its own.
 expr math_tan_f64(expr x) {
     expr magic = F64(round_bias), t = ADD(MUL(x, F64(0.63661977236758138)), magic), n = SUB(t, magic);
     expr head = SUB(x, MUL(n, F64(1.5707963267341256))), second = MUL(n, F64(6.077100506303966e-11));
@@ -477,7 +485,8 @@ static const double asin_c[] = {
     0.0065276775159498123, 0.019529048558310062, -0.016225429340817367, 0.03191303905413486,
 };
 
-// asin s = s + tail, with s = a below 1/2 and sqrt((1-a)/2) above it, where asin a = pi/2 - 2 asin s.
+// asin s = s + tail. For a <= 1/2, s is a; for a `large` one it is sqrt((1-a)/2), and asin a = pi/2 - 2 asin
+// s.
 struct arc {
     expr large, s, tail;
 };
@@ -510,7 +519,7 @@ static const double atan_c[] = {
     -0.050010792475896647, 0.037107337294712404, -0.016875226783501163,
 };
 
-// atan(min/max), or pi/2 minus that where inverse; quotients beyond tan(pi/8) turn by pi/4.
+// Returns atan(min/max); if `inverse`, pi/2 less that. Quotients beyond tan(pi/8) are rotated by pi/4 first.
 static expr atan_core(expr min, expr max, expr inverse) {
     expr middle = GE(MUL(min, F64(2.414213562373095)), max);
     expr t = DIV(SELECT(middle, SUB(min, max), min), SELECT(middle, ADD(min, max), max)), z = MUL(t, t);
@@ -525,7 +534,8 @@ expr math_atan_f64(expr x) {
     return with_sign(atan_core(MIN(a, one), MAX(a, one), GT(a, one)), x);
 }
 
-// Equal magnitudes include the two quotients that do not exist, 0/0 and inf/inf; no sum may overflow.
+// The case of equal magnitudes includes the quotients that do not exist, 0/0 and inf/inf. Huge arguments are
+// scaled down, so that min + max does not overflow.
 expr math_atan2_f64(expr y, expr x) {
     expr a = ABS(x), b = ABS(y), same = EQ(a, b), max = MAX(a, b);
     expr unit = SELECT(GT(max, F64(0x1p1000)), F64(0.25), F64(1));
@@ -543,7 +553,7 @@ static const double log2_c[] = {
     0.22198399773635055, 0.19125515282789998, 0.19038558578806949,
 };
 
-// s = f/(2+f) with its remainder.
+// Returns s = f/(2+f) with its rounding error.
 static struct pair log_quotient(expr f) {
     expr m = ADD(f, F64(1)), d = ADD(m, F64(1)), rest = SUB(m, SUB(d, F64(1)));
     expr inverse = DIV(F64(1), d), s = MUL(f, inverse);
@@ -551,7 +561,7 @@ static struct pair log_quotient(expr f) {
     return (struct pair){s, MUL(SUB(SUB(SUB(f, p.hi), p.lo), MUL(s, rest)), inverse)};
 }
 
-// (C0 + C1 z + z^2 P(z)) for z = s^2; the first two terms carry their rounding errors.
+// Returns C0 + C1 z + z^2 P(z) for z = s^2; the first two terms keep their rounding errors.
 static struct pair log2_series(struct pair s) {
     struct pair z = product(s.hi, s.hi), c1 = product(z.hi, F64(0.96179669392597555));
     z.lo = ADD(z.lo, MUL(ADD(s.hi, s.hi), s.lo));
@@ -561,14 +571,15 @@ static struct pair log2_series(struct pair s) {
     return (struct pair){g.hi, ADD(g.lo, ADD(c1.lo, ADD(low, F64(4.0710547481862066e-17))))};
 }
 
-// log2 x to about 2^-65, for positive finite x.
+// Returns log2 x to about 2^-65, for a positive finite x.
 static struct pair log2_pair(expr x) {
     struct mantissa m = split_mantissa(x);
     struct pair s = log_quotient(m.f), l = product_pair(s, log2_series(s)), y = fast_sum(TO_F64(m.e), l.hi);
     return fast_sum(y.hi, ADD(y.lo, l.lo));
 }
 
-// a^b for a >= 0, infinity included, NaN not. No exponent beyond 2^70 makes a difference.
+// Returns a^b for a >= 0, which may be infinite but not NaN. b is clamped to 2^70, beyond which the result
+// does not change.
 static expr pow_positive(expr a, expr b) {
     expr c = MIN(MAX(b, F64(-0x1p70)), F64(0x1p70));
     struct pair l = log2_pair(a), p = product(l.hi, c);
@@ -614,14 +625,16 @@ static const double erfcx_c[] = {
     -6.5794557006424255e-06,
 };
 
-// Beyond 1, 1 - e^-x^2 P(t); that the square is rounded does not matter to 1 - erfc.
+// For |x| >= 1 the result is 1 - e^-x^2 P(t). The rounding error of x^2 does not matter, because erfc is
+// small against 1.
 expr math_erf_f64(expr x) {
     expr a = ABS(x), near = ADD(MUL(POLY(MUL(x, x), erf_c), a), a), b = MIN(a, F64(6));
     expr t = DIV(SUB(b, F64(3)), ADD(b, F64(3))), e = exp_clamped(NEG(MUL(b, b)), 0);
     return with_sign(SELECT(LT(a, F64(1)), near, SUB(F64(1), MUL(POLY(t, erfcx_c), e))), x);
 }
 
-// erfinv(x)/x - 1 as a function of w = -log(1 - x^2); in the tail less sqrt(w) - 1, which it nearly is.
+// erfinv(x)/x - 1 as a function of w = -log(1 - x^2). In the tails the polynomials are its difference to
+// sqrt(w) - 1, which is close to it.
 static const double erfinv_c[] = {
     // in w - 3.125, w <= 6.25: 2^-58.2
     0.65365456268310274,     0.24015818242558834,     -0.0060336708714269962,  -0.00074070253415455412,
@@ -650,7 +663,7 @@ static const double erfinv_end_c[] = {
     6.8997555661217264e-11, 4.3166738079184341e-11,  -2.0219855837783478e-11,
 };
 
-// The tail corrects the root by its remainder, as s >= 4 may be twice as coarse as the result.
+// Adds to the root its rounding error, because s >= 4 may have an ulp twice as large as the result's.
 static expr erfinv_tail(expr w) {
     expr s = SQRT(w), near = STEPS(SUB(s, F64(3.25)), erfinv_tail_c),
          far = STEPS(SUB(s, F64(5)), erfinv_end_c);

@@ -1,4 +1,5 @@
-// math_polynomial.c - polynomials, evaluated so that CPUs do not wait for one step after the other.
+// math_polynomial.c - evaluates polynomials with short dependency chains, so that CPUs do not wait for each
+// step.
 
 #include "tile/math.h"
 #include "tile/notation.h"
@@ -12,7 +13,7 @@ expr math_polynomial_by_steps(expr x, const double *c, int n) {
     return p;
 }
 
-// Pairs of neighbours become one term of a polynomial in the square, until there is one.
+// Estrin's scheme: each two neighbouring terms become one term of a polynomial in x^2, until one is left.
 static expr by_pairs(expr x, const double *c, int n) {
     expr term[TERMS];
     for (int i = 0; i < n; i++)
@@ -23,7 +24,7 @@ static expr by_pairs(expr x, const double *c, int n) {
     return term[0];
 }
 
-// The last step, whose rounding is that of the result, stands by itself.
+// The last step is kept apart, because its rounding is that of the result.
 expr math_polynomial(expr x, const double *c, int n) {
     if (!x)
         return NULL;

@@ -1,8 +1,8 @@
 // notation.h - the ops as functions that build code: the notation of the `lower` column and of the
 // mathematics.
 //
-// Included by math_*.c, division.c, derived.c, rows.c and by passes that write formulas: its short names are
-// not for the rest of the house.
+// Included by math_*.c, division.c, derived.c, rows.c and by passes that write formulas. Its names are short,
+// so other files do not include it.
 
 #ifndef NOTATION_H
 #define NOTATION_H

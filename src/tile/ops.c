@@ -9,7 +9,7 @@
 
 struct op_info {
     const char *name;       // in the text form
-    const char *short_name; // of rows: as the row is called; understood too
+    const char *short_name; // of rows: the name of the row, which the parser accepts too
     int8_t arity;
     uint8_t rule;
 };

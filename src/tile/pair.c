@@ -1,4 +1,4 @@
-// pair.c - which axes of two regions belong together.
+// pair.c - finds which axes of two regions belong together.
 
 #include "tile/tile.h"
 
@@ -15,7 +15,7 @@ static bool is_one(expr e) {
            tile_value_of(e->type, e->bits).i == 1;
 }
 
-// Numbers the axes that are longer than 1, or may be.
+// Numbers the axes whose size is not the constant 1, and sets the others to -1. Returns how many it numbered.
 static int number_long(const struct tile_region *r, int *of) {
     int count = 0;
     for (int i = 0; i < r->buffer->ndim; i++)

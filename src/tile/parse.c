@@ -1,7 +1,7 @@
-// parse.c - reads the text form: tokens, names, and kernels with their parameters.
+// parse.c - parses the text form: tokens, names, and kernels with their parameters.
 //
-// Recursive descent into the builder: statements are in parse_stmt.c, expressions in parse_expr.c. The first
-// error ends it, with file, line, column and a caret.
+// It is a recursive-descent parser that builds the kernel while it reads; statements are in parse_stmt.c,
+// expressions in parse_expr.c. It stops at the first error, whose message has file, line, column and a caret.
 
 #include "tile/parse.h"
 
@@ -221,7 +221,7 @@ static bool parse_parameters(struct parser *p, bool is_output) {
     return parse_expect(p, ")");
 }
 
-// <n, m>: the symbols in their order
+// Parses `<n, m>`, which declares symbols in this order.
 static bool parse_symbols(struct parser *p) {
     if (!parse_accept(p, "<"))
         return true;
@@ -241,13 +241,13 @@ static int64_t parse_bound(struct parser *p) {
     return 0;
 }
 
-// M % 16 == 0, N <= 4096, K >= 1
+// Parses a fact about a symbol: `M % 16 == 0`, `N <= 4096` or `K >= 1`.
 static bool parse_fact(struct parser *p) {
     struct tile_token token = p->token;
     struct binding *b = token.kind == TOKEN_NAME ? parse_find(p, token.text) : NULL;
     if (!b || b->kind != BOUND_SYMBOL)
         return parse_fail(p, token.place, "'%s' is no symbol of the shapes", token.text);
-    struct tile_name *symbol = (struct tile_name *)b->name; // of the kernel that is being built
+    struct tile_name *symbol = (struct tile_name *)b->name; // it may change: the kernel is being built
     parse_next(p);
     if (parse_accept(p, "%")) {
         symbol->divisor = parse_count(p, 1);
@@ -312,7 +312,7 @@ static struct tile_kernel *parse_kernel(struct parser *p) {
     return tile_end();
 }
 
-// What the verifier finds is an error of the text too.
+// Verifies the kernel. Its errors, but for lack of memory, become syntax errors of the text.
 static bool verify(struct parser *p, const struct tile_kernel *kernel) {
     zl_error_kind kind;
     if (tile_verify(kernel))

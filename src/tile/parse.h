@@ -1,4 +1,4 @@
-// parse.h - the parser's state, shared by parse*.c and elaborate.c. Included by them only.
+// parse.h - the parser's state. Included by parse*.c, elaborate.c and branches.c only.
 
 #ifndef PARSE_H
 #define PARSE_H
@@ -34,16 +34,16 @@ struct binding {
 
 struct parser {
     struct tile_lexer lexer;
-    struct tile_token token; // the one to look at
+    struct tile_token token; // the next token, not skipped yet
     const char *file;
     struct arena arena;
     struct binding *scope; // innermost last
     int bindings, cap, depth;
     bool failed, declares_symbols, had_error;
-    struct given *given; // values in place of the text's
+    struct given *given; // the caller's values for params, types and ops
 };
 
-// The syntax of an expression: types of literals are found once all of it is read.
+// The syntax tree of an expression. The types of literals are found after all of it was read.
 enum node_kind {
     NODE_LITERAL,
     NODE_VALUE,
@@ -59,7 +59,8 @@ struct node {
     enum node_kind kind;
     struct tile_place place;
     enum tile_op op;
-    bool is_typed, has_float; // its type is known without context; else: a literal in it looks like a float
+    // the type is known without context; else: whether a literal in it looks like a float
+    bool is_typed, has_float;
     bool has_param;           // it is a param, or one of its operands has one
     struct tile_type type;
     struct tile_literal literal;
@@ -86,8 +87,8 @@ bool  parse_is(const struct parser *p, const char *text);
 bool  parse_accept(struct parser *p, const char *text);
 // Skips the token, which must be this sign or word. Returns false, with an error, if it is not.
 bool  parse_expect(struct parser *p, const char *text);
-// Reads a name, which must be no word of the language; NULL, with an error, if it is not. `what` says in
-// messages what it names.
+// Reads a name, which must not be a word of the language. Returns NULL, with an error, if there is none.
+// `what` is the thing that it names, for messages.
 const char *parse_name(struct parser *p, const char *what);
 // Reads a whole number from `least` to 2^30, or a param that is one.
 int   parse_count(struct parser *p, int least);
@@ -128,7 +129,7 @@ bool parse_type(struct parser *p, struct tile_type *out);
 // Returns the op of that name, of the language or declared; TILE_OP_COUNT, without an error, if there is
 // none.
 enum tile_op parse_op_find(struct parser *p, const char *text);
-// Returns what a binding is, for messages: "a type".
+// Returns the kind of a binding, for messages: "a type".
 const char *parse_binding_word(const struct binding *b);
 
 // branches.c

@@ -1,4 +1,4 @@
-// parse_clause.c - the types, params and ops with which a text is instantiated.
+// parse_clause.c - parses the types, params and ops with which a text is instantiated.
 //
 // Clauses before the kernel name types, params and ops; a param may also be named among the statements. Each
 // has a value in the text, which the caller may override. Names are replaced by values while the text is
@@ -53,7 +53,7 @@ bool parse_all_used(const struct parser *p) {
     return true;
 }
 
-// The value that is given for a name; NULL: the text's own holds.
+// Returns the value that the caller gave for a name; NULL if the text's own value holds.
 static const char *take_given(struct parser *p, const char *name) {
     struct given *g = find_given(p, name);
     if (g)
@@ -63,7 +63,7 @@ static const char *take_given(struct parser *p, const char *name) {
 
 // Names -----------------------------------------------------------------------------------------------------
 
-// What is said of a binding that stands where something else is expected.
+// Used in messages where a binding of another kind is expected.
 const char *parse_binding_word(const struct binding *b) {
     switch (b->kind) {
     case BOUND_TYPE: return "a type";
@@ -75,8 +75,8 @@ const char *parse_binding_word(const struct binding *b) {
     }
 }
 
-// NAME = of a clause: a name that means nothing yet, also where it would be called or stand in the place of a
-// type.
+// Parses `NAME =` of a clause and returns the name. It must not have a meaning in the language: not that of
+// an op, nor of a word that is read like a call or in the place of a type.
 static const char *parse_clause_name(struct parser *p, const char *what) {
     static const char *const taken[] = {"ceildiv", "identity", "table"};
     struct tile_token token = p->token;
@@ -155,7 +155,8 @@ static bool is_constant(expr e) {
     return e->op == TILE_CONST || tile_operands(e);
 }
 
-// A param is a number that takes its type where it is used: its value becomes a literal again.
+// Binds a param to its value as a literal, so that it takes its type where it is used, like a number in the
+// text.
 static bool bind_param(struct parser *p, const char *text, expr value, bool is_clause) {
     struct text digits = {0};
     tile_print_const(&digits, value->type, tile_bits_of(value->type, tile_evaluate(value, NULL)), true);
@@ -171,7 +172,8 @@ static bool bind_param(struct parser *p, const char *text, expr value, bool is_c
         p, (struct binding){.text = text, .kind = BOUND_PARAM, .param = literal, .is_clause = is_clause});
 }
 
-// The given number, of the kind that the text's own has.
+// Returns the number that the caller gave for a param: a float if `usual`, the text's own value, is one; else
+// an integer.
 static expr given_number(struct parser *p, struct tile_place place, const char *name, const char *digits,
                          expr usual) {
     char *end;

@@ -1,5 +1,5 @@
-// parse_expr.c - the syntax of expressions of the text form. elaborate.c makes code of it once types are
-// known.
+// parse_expr.c - parses expressions of the text form into syntax trees. elaborate.c builds the code once
+// types are known.
 
 #include "tile/parse.h"
 
@@ -46,7 +46,7 @@ static struct tile_type part_of(struct tile_type type) {
     return tile_type_is_complex(type) ? (struct tile_type){TILE_FLOAT, 32, type.lanes} : type;
 }
 
-// The type of an op that needs no context, from its operands.
+// Sets the type of an op, if it follows from its operands without context.
 static void find_type(struct node *n) {
     for (int i = 0; i < n->args; i++) {
         const struct node *arg = n->arg[i];
@@ -139,7 +139,7 @@ static struct node *element_node(struct parser *p) {
     return load_node(p, token.place, b->buffer);
 }
 
-// load(a[i], mask, other): other is 0 if it is left out.
+// Parses `load(a[i], mask, other)`; without `other`, it is 0.
 static struct node *masked_load(struct parser *p) {
     struct node *element = parse_expect(p, "(") ? element_node(p) : NULL;
     if (!element || !parse_expect(p, ","))
@@ -159,7 +159,7 @@ static struct node *masked_load(struct parser *p) {
     return typed(n, element->type);
 }
 
-// address(a)
+// Parses `address(a)`.
 static struct node *address_node(struct parser *p, struct tile_place place) {
     struct binding *b =
         parse_expect(p, "(") && p->token.kind == TOKEN_NAME ? parse_find(p, p->token.text) : NULL;
@@ -185,7 +185,7 @@ static struct node *conversion_node(struct parser *p, struct tile_place place, e
     return n && parse_expect(p, ")") ? typed(n, type) : NULL;
 }
 
-// bits<i32>(x)
+// Parses `bits<i32>(x)`.
 static struct node *bits_node(struct parser *p, struct tile_place place) {
     struct tile_type type;
     return parse_expect(p, "<") && parse_type(p, &type) && parse_expect(p, ">")
@@ -209,7 +209,7 @@ static int parse_args(struct parser *p, struct node **arg, int most) {
     return args;
 }
 
-// (a + (b - 1)) // b, rounded up
+// Builds ceildiv(a, b), the quotient rounded up, as (a + (b - 1)) // b.
 static struct node *ceildiv_node(struct parser *p, struct tile_place place) {
     struct node *arg[2];
     int args = parse_args(p, arg, 2);
@@ -230,7 +230,8 @@ static struct node *ceildiv_node(struct parser *p, struct tile_place place) {
     return binary_node(p, place, TILE_FLOORDIV, binary_node(p, place, TILE_ADD, arg[0], less), arg[1]);
 }
 
-// identity(add): what a reduction by that op starts from, of the type that a number would have there
+// Parses `identity(add)`: the value from which a reduction by that op starts, with the type that a literal
+// would have in its place.
 static struct node *identity_node(struct parser *p, struct tile_place place) {
     struct node *n = new_node(p, NODE_IDENTITY, place);
     return n && parse_expect(p, "(") && parse_combine(p, &n->op) && parse_expect(p, ")") ? n : NULL;
@@ -330,7 +331,8 @@ static const struct tile_infix *infix_at(const struct parser *p) {
     return p->token.kind == TOKEN_SIGN ? tile_infix_find(p->token.text) : NULL;
 }
 
-// Operators of at least that level, by climbing: those of one level go from left to right.
+// Parses operators of at least that level by precedence climbing. Operators of one level associate to the
+// left.
 static struct node *infix_node(struct parser *p, int level) {
     struct node *left = prefix_node(p);
     const struct tile_infix *infix = infix_at(p);

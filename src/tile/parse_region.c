@@ -1,4 +1,4 @@
-// parse_region.c - statements of the text form that work on whole buffers or parts of them, and allocations.
+// parse_region.c - parses statements that work on whole buffers or parts of them, and allocations.
 
 #include "tile/parse.h"
 
@@ -40,7 +40,7 @@ static const struct tile_buffer *parse_buffer(struct parser *p) {
     return p->failed ? NULL : buffer;
 }
 
-// view v: u8[64, 4] of a
+// Parses `view v: u8[64, 4] of a`.
 bool parse_view(struct parser *p, struct tile_stmt stmt) {
     struct tile_type type;
     expr shape[TILE_DIMS];
@@ -69,7 +69,7 @@ static bool parse_region_list(struct parser *p, const struct tile_buffer *b, exp
     return *out;
 }
 
-// a, a[i, j], a[i, j] of [4, 4]
+// Parses `a`, `a[i, j]` or `a[i, j] of [4, 4]`.
 static bool parse_region(struct parser *p, struct tile_region *region) {
     region->buffer = parse_buffer(p);
     if (!region->buffer)
@@ -117,7 +117,7 @@ bool parse_combine(struct parser *p, enum tile_op *out) {
     return !p->failed;
 }
 
-// absmax, abssum: of magnitudes
+// Parses the op of a reduction; `absmax` and `abssum` reduce magnitudes.
 static bool parse_reducer(struct parser *p, struct tile_stmt *stmt) {
     bool is_most = stmt->kind == TILE_REDUCE && parse_accept(p, "absmax");
     stmt->absolute = is_most || (stmt->kind == TILE_REDUCE && parse_accept(p, "abssum"));
@@ -140,7 +140,7 @@ bool parse_reduce(struct parser *p, struct tile_stmt stmt) {
     return parse_append(p, stmt);
 }
 
-// im2col x -> t at [row, column] window 3 stride 1 dilation 1 pad 1
+// Parses `im2col x -> t at [row, column] window 3 stride 1 dilation 1 pad 1`.
 bool parse_im2col(struct parser *p, struct tile_stmt stmt) {
     struct tile_window *w = &stmt.window;
     expr at[TILE_DIMS];

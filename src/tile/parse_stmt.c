@@ -1,4 +1,5 @@
-// parse_stmt.c - statements of the text form, one function each, built as they are read.
+// parse_stmt.c - parses statements of the text form, with one function per form, and builds them while they
+// are read.
 
 #include "tile/parse.h"
 
@@ -13,7 +14,8 @@ bool parse_append(struct parser *p, struct tile_stmt stmt) {
     return (!p->failed && tile_append(stmt)) || parse_fail_moved(p, stmt.place);
 }
 
-// { ... } as the body of stmt; names bound before it end with it.
+// Parses { ... } as the body of stmt. Names that were bound after the first `bindings`, such as loop
+// variables, go out of scope at its end.
 static bool parse_body(struct parser *p, struct tile_stmt stmt, int bindings) {
     if (p->failed || !tile_open(stmt))
         return parse_fail_moved(p, stmt.place);
@@ -33,7 +35,7 @@ struct ranges {
     expr extent[TILE_DIMS];
 };
 
-// i in n: the name is in scope only after its extent.
+// Parses `i in n`. The name is in scope only after its extent.
 static bool parse_range(struct parser *p, struct ranges *r) {
     if (r->count == TILE_DIMS)
         return parse_fail(p, p->token.place, "more than %d names", TILE_DIMS);
@@ -127,7 +129,8 @@ static bool parse_element(struct parser *p, struct tile_stmt *stmt, expr *index)
     return stmt->indices >= 0;
 }
 
-// The value and mask of a store: v where m; of one that nobody reads again soon: once
+// Parses the value and mask of a store, `v where m`, and `once`, which says that the element is not read
+// again soon.
 static bool parse_stored(struct parser *p, struct tile_stmt *stmt) {
     stmt->value = parse_expr(p, &stmt->buffer->type);
     if (stmt->value && parse_accept(p, "where"))
@@ -147,7 +150,7 @@ static bool parse_atomic(struct parser *p, struct tile_stmt stmt) {
            parse_stored(p, &stmt);
 }
 
-// x = atomic add y[i], v: x is declared if there is none
+// Parses `x = atomic add y[i], v`; declares x if there is no such name.
 static bool parse_atomic_old(struct parser *p, struct tile_stmt stmt, const char *text) {
     expr index[TILE_DIMS];
     struct tile_place place = stmt.place;
@@ -161,7 +164,7 @@ static bool parse_atomic_old(struct parser *p, struct tile_stmt stmt, const char
     return stmt.old && parse_stored(p, &stmt) && (b || parse_bind_name(p, BOUND_LOCAL, text, stmt.old));
 }
 
-// x = shuffle xor v, 1 of 32: x is declared if there is none
+// Parses `x = shuffle xor v, 1 of 32`; declares x if there is no such name.
 static bool parse_shuffle(struct parser *p, struct tile_stmt stmt, const char *text) {
     static const struct tile_type u32 = {TILE_UINT, 32, 1};
     int how = p->token.kind == TOKEN_NAME ? tile_word_find(tile_shuffle_word, 3, p->token.text) : -1;
@@ -182,7 +185,7 @@ static bool parse_shuffle(struct parser *p, struct tile_stmt stmt, const char *t
     return stmt.old && parse_append(p, stmt) && (b || parse_bind_name(p, BOUND_LOCAL, text, stmt.old));
 }
 
-// store(y[i], value, mask)
+// Parses `store(y[i], value, mask)`.
 static bool parse_store_call(struct parser *p, struct tile_stmt stmt) {
     expr index[TILE_DIMS];
     if (!parse_expect(p, "(") || !parse_element(p, &stmt, index) || !parse_expect(p, ","))
@@ -213,7 +216,7 @@ static bool assign(struct parser *p, struct tile_stmt stmt, const struct tile_na
     return name && parse_append(p, stmt);
 }
 
-// x: f32 = value, or x = value for a new x
+// Parses the value of `x: f32 = value`, or of `x = value` for a new x.
 static bool parse_declaration(struct parser *p, struct tile_stmt stmt, const char *text,
                               const struct tile_type *type) {
     stmt.value = parse_expr(p, type);
@@ -223,7 +226,7 @@ static bool parse_declaration(struct parser *p, struct tile_stmt stmt, const cha
     return assign(p, stmt, name) && parse_bind_name(p, BOUND_LOCAL, text, name);
 }
 
-// command name(1, address(a), ...)
+// Parses `command name(1, address(a), ...)`.
 static bool parse_command(struct parser *p, struct tile_stmt stmt) {
     expr argument[TILE_COMMAND_ARGUMENTS];
     stmt.message = parse_name(p, "a function of the chip");
@@ -236,7 +239,7 @@ static bool parse_command(struct parser *p, struct tile_stmt stmt) {
                               TILE_COMMAND_ARGUMENTS);
         if (stmt.indices && !parse_expect(p, ","))
             return false;
-        struct tile_type index = tile_index_type(); // of numbers that have no type
+        struct tile_type index = tile_index_type(); // the type of numbers without one
         struct node *n = parse_node(p);
         if (!n || !(argument[stmt.indices++] = parse_elaborate(p, n, n->is_typed ? NULL : &index)))
             return false;
@@ -252,7 +255,7 @@ static bool parse_assignment(struct parser *p, struct tile_stmt stmt) {
         return false;
     if (parse_accept(p, ":"))
         return parse_type(p, &type) && parse_expect(p, "=") && parse_declaration(p, stmt, text, &type);
-    if (p->token.kind == TOKEN_NAME) // a word, and what it would be about
+    if (p->token.kind == TOKEN_NAME) // two words in a row: an unknown statement
         return parse_fail(p, token.place, "there is no statement '%s'", text);
     if (!parse_expect(p, "="))
         return false;
@@ -287,7 +290,7 @@ static bool parse_let(struct parser *p) {
            parse_bind(p, (struct binding){.text = text, .kind = BOUND_LET, .let = value, .depth = n->depth});
 }
 
-// walk i in s, inner -> from = at, to = 0
+// Parses `walk i in s, inner -> from = at, to = 0`.
 static bool parse_walk(struct parser *p, struct tile_stmt stmt) {
     struct tile_type index = tile_index_type();
     expr place[TILE_DIMS], which = parse_expr(p, NULL);
@@ -426,7 +429,7 @@ static bool parse_block(struct parser *p) {
     return good;
 }
 
-// A block, or another if.
+// Parses the branch after `else`: a block, or another `if`.
 static bool parse_else(struct parser *p) {
     if (!parse_is(p, "if"))
         return parse_block(p);

@@ -1,4 +1,5 @@
-// print.c - kernels as text. The form is canonical: printing what was parsed from it gives the same text.
+// print.c - prints kernels as text. The form is canonical: printing a kernel that was parsed from it gives
+// the same text.
 
 #include "tile/syntax.h"
 
@@ -46,7 +47,8 @@ static void print_facts(struct tile_printer *p, const struct tile_kernel *kernel
     }
 }
 
-// Walks symbols in the order in which a reader meets them; false if one is met before its turn.
+// Counts the symbols of an expression in the order in which a parser meets them. Returns false if one is met
+// before its turn.
 static bool meets_in_order(const struct tile_kernel *kernel, expr e, int *met) {
     for (int i = 0; i < tile_operands(e); i++)
         if (!meets_in_order(kernel, tile_operand(e, i), met))
@@ -59,7 +61,7 @@ static bool meets_in_order(const struct tile_kernel *kernel, expr e, int *met) {
     return *met < kernel->symbols && kernel->symbol[(*met)++] == e->name;
 }
 
-// Whether the shapes of parameters, read in order, declare the symbols in theirs.
+// Returns whether the shapes of the parameters, read in order, declare the symbols in their order.
 static bool shapes_tell_symbols(const struct tile_kernel *kernel) {
     int met = 0;
     for (int i = 0; i < kernel->parameters; i++) {

@@ -1,13 +1,13 @@
-// print_expr.c - expressions as text: names in scope, operators with as few parentheses as possible, and
-// `let` lines for large expressions that a statement uses more than once, so that the text is no longer than
-// the graph.
+// print_expr.c - prints expressions: names in scope, operators with as few parentheses as possible, and `let`
+// lines for large expressions that a statement uses more than once, so that the text is no longer than the
+// graph.
 
 #include "tile/syntax.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { LET_SIZE = 4, LONGEST = 1 << 24 }; // nodes worth a name; characters that a printed tree may have
+enum { LET_SIZE = 4, LONGEST = 1 << 24 }; // least nodes of a `let`; most characters of a tree
 
 // Names in scope --------------------------------------------------------------------------------------------
 
@@ -50,7 +50,8 @@ void tile_print_indent(struct tile_printer *p) {
 
 static void print_expr(struct tile_printer *p, expr e, int level, const struct tile_type *expected);
 
-// The operand that tells the others' type when the context does not: the first that is not a constant.
+// Returns the operand from which a parser learns the type of the others if the context does not tell it: the
+// first that is not a constant; -1: none.
 static int telling_operand(expr e) {
     for (int i = 0; i < e->args; i++)
         if (tile_expectation(e->op, i) == EXPECT_SAME && e->arg[i]->op != TILE_CONST)
@@ -121,7 +122,8 @@ static void print_load(struct tile_printer *p, expr e) {
     text_add(&p->out, ")");
 }
 
-// -x and !x; the negative of a constant would be read as a negative constant, so it is a call.
+// Returns whether an op is printed as -x or !x. The negation of a constant is printed as a call, because -1
+// would be read as a constant.
 static bool is_prefix(expr e) {
     return (e->op == TILE_NEG && e->arg[0]->op != TILE_CONST) || e->op == TILE_NOT;
 }
@@ -160,7 +162,7 @@ void tile_print_operand(struct tile_printer *p, expr e, const struct tile_type *
 // let -------------------------------------------------------------------------------------------------------
 
 struct usage {
-    int uses, size; // size: nodes of the tree, as far as that matters
+    int uses, size; // size: nodes of the tree, at most LET_SIZE
 };
 
 struct sharing {
@@ -188,7 +190,8 @@ static struct usage *count_uses(struct sharing *s, expr e) {
     return u;
 }
 
-// Operands first: a let may use the ones before it. Each is visited once, then its uses are set to 0.
+// Prints the lets of operands first, because a let may use earlier ones. Each expression is visited once;
+// then its uses are set to 0.
 static void emit_lets(struct sharing *s, expr e) {
     struct usage *u = map_get(&s->usage, &e, sizeof e);
     if (!u || u->uses == 0)

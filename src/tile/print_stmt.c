@@ -1,4 +1,4 @@
-// print_stmt.c - statements as text.
+// print_stmt.c - prints statements as text.
 
 #include "tile/syntax.h"
 
@@ -45,7 +45,7 @@ static void print_mask(struct tile_printer *p, expr mask) {
     tile_print_operand(p, mask, &truth);
 }
 
-// a: f32[n, 4] stride [4, 1] align 16
+// Prints `a: f32[n, 4] stride [4, 1] align 16`.
 void tile_print_buffer(struct tile_printer *p, const struct tile_buffer *b, const char *memory) {
     const char *name = tile_name_text(p, b, b->text);
     text_add(&p->out, "%s: %s%s%s", name, memory, *memory ? " " : "", tile_type_name(b->type));
@@ -60,7 +60,7 @@ void tile_print_buffer(struct tile_printer *p, const struct tile_buffer *b, cons
         text_add(&p->out, " swizzle %d", b->swizzle);
 }
 
-// i in n, j in 128
+// Prints `i in n, j in 128`.
 static void print_ranges(struct tile_printer *p, const struct tile_stmt *s) {
     for (int i = 0; i < s->indices; i++) {
         text_add(&p->out, "%s%s in ", i ? ", " : " ", tile_bind(p, s->name[i], 0, s->name[i]->text));
@@ -139,7 +139,7 @@ static void print_assign(struct tile_printer *p, const struct tile_stmt *s) {
         tile_print_operand(p, s->value, &name->type);
         return;
     }
-    // A declaration: its value is printed before its name is in scope.
+    // This is a declaration: its value is printed before its name is in scope.
     p->out = (struct text){0};
     tile_print_operand(p, s->value, &name->type);
     struct text value = p->out;
@@ -328,7 +328,7 @@ static bool has_body(enum tile_stmt_kind kind) {
            kind == TILE_IF || kind == TILE_WHILE;
 }
 
-// The lets of a statement are for it alone; what it declares stays to the end of the block.
+// The lets of a statement go out of scope after it; names that it declares stay until the end of the block.
 void tile_print_block(struct tile_printer *p, const struct tile_stmt *body) {
     int outside = p->bindings;
     for (const struct tile_stmt *s = body; s; s = s->next) {

@@ -1,12 +1,13 @@
-// regions.c - tile statements of the interpreter: copy, fill, reduce, scan, gemm over rectangles of buffers.
+// regions.c - runs tile statements in the interpreter: copy, fill, im2col, reduce, scan, gemm over rectangles
+// of buffers.
 
 #include "tile/interpret.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-// A region while it runs. Its axes are the last ndim of the rectangle that a statement works on, or those
-// that `pair` says.
+// A region of the statement that is running. Axis i of its buffer is axis pair[i] of the rectangle that the
+// statement works on, -1: none; if `pair` is NULL, the last axes belong together.
 struct view {
     const struct tile_buffer *buffer;
     const int64_t *origin;
@@ -25,7 +26,8 @@ static struct view view_of(const struct machine *m, const struct tile_stmt *s, c
     return v;
 }
 
-// The element at a point of a rectangle of that many axes; axes that the view does not have are at 0.
+// Sets *at to the address of the element at a point of a rectangle with `axes` axes. Axes of the buffer that
+// the rectangle does not have stay at the origin. Returns false if the element is outside of the buffer.
 static bool element(const struct machine *m, const struct view *v, const int64_t *point, int axes,
                     char **at) {
     int64_t index[TILE_DIMS];
@@ -72,7 +74,7 @@ static bool is_empty(const int64_t *size, int axes) {
 
 // Copy and fill ---------------------------------------------------------------------------------------------
 
-// The sizes of a view along the axes of a rectangle; 1 where it has none.
+// Writes the sizes of a view along the axes of a rectangle; 1 along an axis that the view does not have.
 static void spread(const struct view *v, int axes, int64_t *size) {
     for (int i = 0; i < axes; i++)
         size[i] = 1;
@@ -81,7 +83,7 @@ static void spread(const struct view *v, int axes, int64_t *size) {
             size[v->pair[i]] = v->size[i];
 }
 
-// The rectangle that both views cover.
+// Writes the sizes of the rectangle that both views cover. Fails if their sizes differ.
 static bool pair_views(struct machine *m, const struct view *a, const struct view *b, int axes,
                        int64_t *size) {
     int64_t size_a[TILE_DIMS], size_b[TILE_DIMS];
@@ -96,8 +98,8 @@ static bool pair_views(struct machine *m, const struct view *a, const struct vie
     return true;
 }
 
-// A copy that is one access of a thread has no edges: all of it is inside of its buffer, and it begins at a
-// multiple of its bytes.
+// Checks one side of a copy that is one vector access of a thread: it has no edges, so all of it must lie
+// inside of its buffer, and it must begin at a multiple of its size in bytes.
 static bool check_access(struct machine *m, const struct view *v) {
     int axis = v->buffer->ndim - 1;
     int64_t last[TILE_DIMS], bytes = v->size[axis] * tile_type_bytes(v->buffer->type);
@@ -145,8 +147,9 @@ bool machine_fill(struct machine *m, const struct tile_stmt *s, const struct ope
     return true;
 }
 
-// Rows of the matrix are points of the result, image by image; columns the taps of the window, of each all
-// channels.
+// Sets *at to the element of the images that is at this row and column of the im2col matrix. Rows are the
+// points of the convolution's result, image by image; columns are the taps of the window, each with all
+// channels. Returns false where there is no element, as in the padding.
 static bool find_tap(const struct machine *m, const struct tile_stmt *s, int64_t row, int64_t column,
                      char **at) {
     const struct tile_window *w = &s->window;
@@ -187,7 +190,7 @@ enum { LANE_BYTES = 128, MOST_LANES = 128 };
 
 struct line { // the elements of a view along one axis
     const struct view *from;
-    struct tile_type type; // to combine in
+    struct tile_type type; // in which elements are combined
     int axis;
     int64_t *point;
     bool absolute;
@@ -201,8 +204,8 @@ static union tile_value line_read(const struct machine *m, const struct line *l,
     return l->absolute ? tile_apply(TILE_ABS, l->type, l->type, &value) : value;
 }
 
-// The order that every target keeps: lane j takes elements j, j + lanes, ...; then lane j takes lane j +
-// lanes / 2.
+// Reduces a line in the order that every target keeps: lane j combines elements j, j + lanes, ...; then the
+// upper half of the lanes is combined with the lower half, until one is left.
 static union tile_value reduce_line(const struct machine *m, const struct line *l, struct combiner *combine,
                                     union tile_value identity) {
     union tile_value lane[MOST_LANES];
@@ -217,7 +220,8 @@ static union tile_value reduce_line(const struct machine *m, const struct line *
     return lane[0];
 }
 
-// Where the result of a line goes: the same point, without the axis if the destination has not got it.
+// Sets *at to the address of a line's result: it is at the same point, without the line's axis if the
+// destination does not have it.
 static bool find_result(const struct machine *m, const struct line *l, const struct view *to, char **at) {
     int64_t point[TILE_DIMS];
     int axes = 0, from_axes = l->from->buffer->ndim;
@@ -260,7 +264,8 @@ bool machine_reduce(struct machine *m, const struct tile_stmt *s, const struct o
     return good;
 }
 
-// From the first element on, or from the last; exclusive: the element itself is not in its sum.
+// Scans a line from its first element, or from its last if `reverse`. An exclusive scan leaves the element
+// itself out of its sum.
 static void scan_line(const struct machine *m, const struct tile_stmt *s, const struct line *l,
                       const struct view *to, struct combiner *combine, union tile_value identity) {
     int64_t len = l->from->size[l->axis];
@@ -299,7 +304,7 @@ bool machine_scan(struct machine *m, const struct tile_stmt *s, const struct ope
 struct product {
     struct view a, b, c;
     int64_t rows, columns, depth;
-    struct tile_type type; // to accumulate in
+    struct tile_type type; // of the accumulator
     struct combiner multiply, add;
 };
 
@@ -323,7 +328,7 @@ static void gemm_element(const struct machine *m, const struct tile_stmt *s, str
     write_if_inside(m, &p->c, point, 2, tile_convert(p->c.buffer->type, p->type, sum));
 }
 
-// The last two sizes of a, b and c as rows, columns and depth.
+// Sets rows, columns and depth from the last two sizes of a and b. Fails if those of b or c do not fit.
 static bool measure_gemm(struct machine *m, const struct tile_stmt *s, struct product *p) {
     const int64_t *a = p->a.size + p->a.buffer->ndim - 2, *b = p->b.size + p->b.buffer->ndim - 2;
     p->rows = a[s->transpose[0]];

@@ -1,4 +1,4 @@
-// rows.c - from the rows of elementwise.def: the lower column as functions, and the kernels of single ops.
+// rows.c - makes functions of the `lower` column of elementwise.def, and the kernels of single ops.
 
 #include "op/rules.h"
 #include "tile/math.h"
@@ -37,7 +37,7 @@ static expr (*const lower_column[])(expr a, expr b, expr c) = {
 
 static const struct tile_type f32 = {TILE_FLOAT, 32, 1};
 
-// Formulas of 16-bit floats are those of f32, rounded once at the end. One of bf16 is shorter.
+// Formulas of 16-bit floats are computed in f32 and rounded once at the end. erf of bf16 has a shorter one.
 static expr lower_half(enum tile_op op, expr a, expr b) {
     struct tile_type type = a->type, wide = {TILE_FLOAT, 32, type.lanes};
     expr x = tile_cast(wide, a);
@@ -67,7 +67,7 @@ zl_dtype tile_row_gives(enum tile_op op, zl_dtype dtype) {
     return (tile_op_rule(op) & PART) && dtype == ZL_COMPLEX64 ? ZL_FLOAT32 : dtype;
 }
 
-// The type of the at-th operand of a row on dtype: only a condition has its own.
+// Returns the type of an operand of a row on dtype: bool for the condition of a select, else that of dtype.
 static struct tile_type operand_type(enum tile_op op, zl_dtype dtype, int at) {
     return tile_type_of(op == TILE_SELECT && at == 0 ? ZL_BOOL : dtype);
 }
@@ -105,7 +105,8 @@ static void begin_named(const char *first, const char *second, const char *third
     tile_begin(name);
 }
 
-// The operand of a row kernel at index i: a parameter of n elements, or of one.
+// Adds an operand of a row kernel: a parameter of n elements, of which it returns element i, or of one
+// element.
 static expr operand(const char *name, struct tile_type type, char form, expr n, expr i) {
     expr size = form == 'v' ? n : tile_const_int(tile_index_type(), 1);
     expr at = form == 'v' ? i : tile_const_int(tile_index_type(), 0);
@@ -117,7 +118,7 @@ static expr symbol_n(void) {
     return tile_name_value(tile_symbol("n", 0, INT64_MAX, 1), TILE_SYMBOL);
 }
 
-// map i in n { y[i] = value }
+// Builds `map i in n { y[i] = value }`.
 static void map_to_output(struct tile_type type, expr n, const struct tile_name *i, expr value) {
     expr at = tile_name_value(i, TILE_INDEX);
     struct tile_buffer *y = tile_parameter_buffer("y", type, 1, &n, true);
@@ -173,7 +174,8 @@ static uint64_t bits_of_real(struct tile_type type, double value) {
     return tile_bits_of(type, tile_convert(type, f64, (union tile_value){.f = value}));
 }
 
-// The number below (above) all others: casts from float saturate, so infinity becomes the last integer.
+// Returns the bits of the number below all others (infinity < 0) or above them. Casts from float saturate, so
+// of integers that is the smallest or largest one.
 static uint64_t bits_of_extreme(struct tile_type type, double infinity) {
     if (tile_type_is_bool(type))
         return infinity > 0;

@@ -1,8 +1,8 @@
-// sizes.c - how much memory buffers have, and how many blocks grids, without wrap-around.
+// sizes.c - computes the bytes of buffers and the blocks of grids, and detects sizes that wrap around.
 //
-// Sizes are products of what a caller gives, so any of them may be too large for 64 bits, and a product that
-// wrapped around looks like a small one. What is known before a kernel runs is computed here exactly, once a
-// launch, on all targets alike.
+// Sizes are products of numbers from the caller, so any of them may be too large for 64 bits, and a product
+// that wrapped around looks like a small one. All sizes that are known before a kernel runs are computed here
+// exactly, once per launch, on all targets alike.
 
 #include "tile/syntax.h"
 
@@ -22,7 +22,7 @@ static bool too_large(const struct tile_buffer *b, const int64_t *shape, struct 
     return false;
 }
 
-// Elements from the first to the last. Strides of arguments may be negative.
+// Counts the elements from the first to the last, gaps included. Strides of arguments may be negative.
 static bool count_strided(const struct tile_buffer *b, const int64_t *shape, const int64_t *stride,
                           int64_t *count) {
     *count = 1;
@@ -35,7 +35,8 @@ static bool count_strided(const struct tile_buffer *b, const int64_t *shape, con
     return true;
 }
 
-// A size of 0 does not excuse the others: strides are products of them.
+// Counts the elements of a row-major buffer. The other sizes have to fit even if one is 0, because strides
+// are products of them.
 static bool count_dense(const struct tile_buffer *b, const int64_t *shape, int64_t *count) {
     bool is_empty = false;
     *count = 1;
@@ -75,7 +76,8 @@ static bool is_known_leaf(expr e, bool with_scalars) {
            (with_scalars && e->op == TILE_SCALAR && e->type.kind == TILE_INT);
 }
 
-// Each node once: operands have smaller ids than what is made of them.
+// Visits each node once. Operands have smaller ids than the expression that they belong to, whose id is the
+// size of `seen`.
 static bool is_known_node(expr e, bool with_scalars, bool *seen) {
     if (tile_op_is_leaf(e->op))
         return is_known_leaf(e, with_scalars);
@@ -114,11 +116,12 @@ bool tile_is_known_at_launch(const struct tile_buffer *b) {
     return tile_are_known_at_launch(b->shape, b->ndim) && tile_are_known_at_launch(b->stride, b->ndim);
 }
 
-// A buffer or a grid, and where its numbers are among those of the tape.
+// A buffer or a grid, and the positions of its sizes among the roots of the tape.
 struct item {
     const struct tile_stmt *at; // NULL: a parameter
     const struct tile_buffer *buffer;
-    int first, base; // its sizes, then strides; those of the buffer that it is a view of, -1: not known
+    // of its sizes, then strides; of those of the buffer that it is a view of, -1: none or unknown
+    int first, base;
 };
 
 struct tile_sizes {
@@ -129,7 +132,7 @@ struct tile_sizes {
     struct item *item;
     expr *root;
     int items, item_cap, roots, root_cap, owner_cap;
-    struct lock lock; // the tape and the values serve one call at a time
+    struct lock lock; // one call at a time uses the tape and the values
 };
 
 static bool add_roots(struct tile_sizes *s, const expr *list, int count) {
@@ -296,7 +299,7 @@ static bool check_items(const struct tile_sizes *s) {
     return true;
 }
 
-// Kernels that count in 32 bits get symbols of 32 bits.
+// Checks that symbols fit into 32 bits if the kernel's indices have 32.
 static bool check_symbols(const struct tile_kernel *k, const int64_t *value) {
     for (int i = 0; k->index_bits == 32 && i < k->symbols; i++)
         if (value[i] != (int32_t)value[i])

@@ -1,9 +1,9 @@
-// small.c - numbers of 8 and 4 bits that are kept and converted, not computed with: what their bits mean, and
-// conversions as formulas on bytes, for targets that do not know them. An element is a byte of memory, also
-// of 4 bits.
+// small.c - numbers of 8 and 4 bits, which are stored and converted but not computed with: the values of
+// their codes, and conversions as formulas on bytes for targets without these types. An element takes a byte
+// of memory, even if it has 4 bits.
 //
-// A format is exponent and fraction; to it numbers are rounded to nearest even and saturate at its largest.
-// e8m0 is a power of two, to which numbers are rounded down.
+// A format has an exponent and a fraction; numbers are rounded to the nearest, ties to even, and saturate at
+// its largest number. e8m0 has only an exponent; numbers are rounded down to a power of two.
 
 #include "tile/notation.h"
 
@@ -12,7 +12,7 @@
 struct format {
     int fraction, bias; // bits of the fraction; bias of the exponent
     double largest;     // finite
-    unsigned nan;       // its code; of e2m1, which has none, that of the largest
+    unsigned nan;       // the code of NaN; of e2m1, which has none, that of the largest number
 };
 
 static const struct format formats[] = {
@@ -34,7 +34,7 @@ static unsigned sign_of(struct tile_type type) {
 static bool is_special(struct tile_type type, unsigned code, double *value) {
     unsigned size = code & (sign_of(type) - 1);
     bool is_unsigned_zero =
-        format_of(type)->nan == 0x80; // fnuz: the code of -0 is NaN, there are no infinities
+        format_of(type)->nan == 0x80; // fnuz types: the code of -0 is NaN, and there are no infinities
     *value = NAN;
     if (type.kind == TILE_E2M1)
         return false;
@@ -59,7 +59,7 @@ double tile_small_value(struct tile_type type, uint64_t bits) {
     return code & sign_of(type) ? -value : value;
 }
 
-// The nearest code, of which the even one where two are; value is an f32.
+// Returns the code of the number nearest to `size`, which is an f32 without sign; ties to even.
 static unsigned nearest(struct tile_type type, double size) {
     const struct format *f = format_of(type);
     int exponent = 1 - f->bias;
@@ -118,7 +118,8 @@ expr tile_decode(struct tile_type type, expr byte) {
     return with_specials(type, code, size, MUL(AS_F32(bits), F32(ldexp(1, 127 - f->bias))));
 }
 
-// Of a code whose exponent is 0 the fraction counts; others get the exponent of an f32.
+// If the exponent of a code is 0, the value is its fraction as a whole number, scaled; else the code's bits
+// are moved to those of an f32 and the bias of the exponent is changed.
 expr tile_decode_normal(struct tile_type type, expr byte) {
     if (!tile_type_is_small_float(type) || type.kind == TILE_E8M0)
         return tile_decode(type, byte);

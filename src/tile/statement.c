@@ -8,7 +8,7 @@
 struct tile_frame {
     struct tile_frame *outer;
     struct tile_stmt *stmt;
-    struct tile_stmt **tail; // of the block around it
+    struct tile_stmt **tail; // where the next statement of the enclosing block goes
 };
 
 static struct tile_kernel *target(void) {
@@ -63,7 +63,8 @@ static bool own(struct tile_kernel *kernel, struct tile_stmt *s) {
            own_message(kernel, &s->message);
 }
 
-// A statement that needs a value, mask, buffer or name was given one: NULL is a failure that flowed here.
+// Returns whether a statement has the value, mask, buffer or name that its kind needs. If one of them is
+// NULL, building it failed.
 static bool is_complete(const struct tile_stmt *s) {
     switch (s->kind) {
     case TILE_STORE:

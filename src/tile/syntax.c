@@ -47,7 +47,7 @@ const struct tile_type *tile_expected_type(enum tile_expectation expectation) {
     return expectation < EXPECT_BOOL ? NULL : &type[expectation];
 }
 
-// PART too: a literal that has to take its type from the result is not complex.
+// Also true of ops with the rule PART: a literal that takes its type from the result is not complex.
 bool tile_op_gives_same(enum tile_op op) {
     return !(tile_op_rule(op) & TRUTH);
 }
@@ -75,7 +75,7 @@ int tile_word_find(const char *const *list, int count, const char *text) {
     return -1;
 }
 
-// inf_f32 and nan_bf16 are numbers.
+// Returns whether a word is a number with a type, such as inf_f32 and nan_bf16.
 static bool is_typed_word(const char *text) {
     struct tile_type type;
     return (!strncmp(text, "inf_", 4) || !strncmp(text, "nan_", 4)) && tile_type_find(text + 4, &type);
@@ -101,7 +101,8 @@ static const char *find_line(const char *source, int line, int *len) {
     return source;
 }
 
-// The line, then a caret below the column. Tabs are kept, so that the caret stands right.
+// Appends the line, and below it a caret at the column. Tabs are kept, so that the caret is at the right
+// place.
 static void add_line(struct text *out, const char *line, int len, int column) {
     text_add(out, "\n%.*s\n", len, line);
     for (int i = 0; i < column - 1 && i < len; i++)

@@ -1,4 +1,4 @@
-// syntax.h - what the printer and the parser of the text form share. Included by them only.
+// syntax.h - declarations that the printer and the parser of the text form share. Included by them only.
 
 #ifndef SYNTAX_H
 #define SYNTAX_H
@@ -7,7 +7,7 @@
 
 // syntax.c: words and operators -----------------------------------------------------------------------------
 
-// Operators between two operands, loosest first by level. Comparisons do not chain.
+// An infix operator. A higher level binds more tightly; comparisons do not chain.
 struct tile_infix {
     const char *text;
     enum tile_op op;
@@ -19,10 +19,10 @@ const struct tile_infix *tile_infix_of(enum tile_op op);
 // Returns the operator with this text; NULL if there is none.
 const struct tile_infix *tile_infix_find(const char *text);
 
-// What the reader expects of an operand: EXPECT_SAME is the type that operands share, and the result
-// too if tile_op_gives_same.
+// The type that the parser expects of an operand. EXPECT_SAME: the type that operands share, which is also
+// that of the result if tile_op_gives_same.
 enum tile_expectation { EXPECT_NOTHING, EXPECT_SAME, EXPECT_BOOL, EXPECT_F32, EXPECT_C64 };
-// Returns what is expected of an op's operand number `at`.
+// Returns the type that is expected of an op's operand number `at`.
 enum tile_expectation tile_expectation(enum tile_op op, int at);
 // Returns the type that is expected; NULL for EXPECT_NOTHING and EXPECT_SAME.
 const struct tile_type *tile_expected_type(enum tile_expectation expectation);
@@ -33,7 +33,7 @@ bool tile_op_gives_same(enum tile_op op);
 // Returns whether a text is a word of the language, which no name can be.
 bool tile_is_word(const char *text);
 
-// by enum tile_memory; all but the last, "table", are words of statements
+// by enum tile_memory; all but the last, "table", begin statements
 extern const char *const tile_memory_word[];
 extern const char *const tile_loop_word[];    // by enum tile_loop
 extern const char *const tile_shuffle_word[]; // by enum tile_shuffle
@@ -60,7 +60,7 @@ struct tile_literal {
     uint64_t payload;      // of nan(0x...)
 };
 
-// Prints a constant so that reading it gives the same bits. is_known: the reader knows its type from the
+// Prints a constant so that reading it gives the same bits. is_known: the parser knows its type from the
 // context.
 void tile_print_const(struct text *out, struct tile_type type, uint64_t bits, bool is_known);
 
@@ -93,7 +93,7 @@ const char *tile_bind(struct tile_printer *p, const void *object, int token, con
 
 // Prints e; expected is the type that the reader expects there, or NULL.
 void tile_print_operand(struct tile_printer *p, expr e, const struct tile_type *expected);
-// Prints `let` lines for what these expressions share or repeat, each on a line of its own.
+// Prints `let` lines for expressions that these share or repeat, each on a line of its own.
 void tile_print_lets(struct tile_printer *p, int roots, const expr *root);
 // Prints the spaces at the beginning of a line.
 void tile_print_indent(struct tile_printer *p);
@@ -104,7 +104,7 @@ void tile_print_indent(struct tile_printer *p);
 const char *tile_name_text(struct tile_printer *p, const void *object, const char *text);
 // Prints a buffer's declaration, `a: f32[n, 4] stride [4, 1]`; `memory` is the word before the type, or "".
 void tile_print_buffer(struct tile_printer *p, const struct tile_buffer *b, const char *memory);
-// Prints statements at the current indentation, and ends the scope of what they declare.
+// Prints statements at the current indentation, and ends the scope of the names that they declare.
 void tile_print_block(struct tile_printer *p, const struct tile_stmt *body);
 
 // lex.c: text to tokens -------------------------------------------------------------------------------------

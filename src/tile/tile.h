@@ -1,25 +1,25 @@
 // tile.h - the kernel IR: pure typed expressions under ordered, structured statements.
 //
-// Two levels, one IR. Tile statements (map, copy, fill, reduce, gemm) say what happens to whole tiles; passes
-// turn them into loops, masked loads and stores and scalar code, as far as the target wants. A row kernel is
-// one map:
+// Two levels, one IR. Tile statements (map, copy, fill, reduce, gemm) work on whole tiles; passes turn them
+// into loops, masked loads and stores and scalar code, as far as the target needs it. A row kernel is one
+// map:
 //
 //     kernel add_f32(a: f32[n], b: f32[n]) -> (y: f32[n]) {
 //       map i in n { y[i] = a[i] + b[i] }
 //     }
 //
-// Expressions are hash-consed in their kernel: equal ones are one node, so pointers compare. An expression
-// names what to compute, at the statement that uses it: one load node in two statements reads twice. Operands
-// agree in type: nothing is promoted. A formula is rounded as written on every target; fma is an op that its
-// author writes. What each op gives in the corners (wrap-around, division by zero, NaN, shifts, casts):
-// doc/tile.md.
+// Expressions are hash-consed in their kernel: equal ones are one node, so that pointers can be compared. An
+// expression is computed in each statement that uses it: one load node in two statements reads twice.
+// Operands agree in type: nothing is promoted. A formula is rounded as written on every target; fma is an op
+// that its author writes. doc/tile.md has the results of each op in special cases: wrap-around, division by
+// zero, NaN, shifts, casts.
 
 #ifndef TILE_H
 #define TILE_H
 
 #include "base/base.h"
 
-enum { TILE_DIMS = 8 }; // most axes of a buffer, names of a map
+enum { TILE_DIMS = 8 }; // most axes of a buffer, and most names of a map
 
 // types.c: types --------------------------------------------------------------------------------------------
 
@@ -28,7 +28,7 @@ enum tile_kind {
     TILE_E4M3, TILE_E5M2, TILE_E4M3FNUZ, TILE_E5M2FNUZ, TILE_E2M1, TILE_E8M0, // small.c
 };
 
-// bool is a truth value in expressions and 8 bits in memory. lanes > 1: a vector of that many.
+// A bool takes 8 bits in memory. lanes > 1: a vector of that many.
 struct tile_type {
     uint8_t kind;   // enum tile_kind
     uint8_t bits;   // of one lane: 1 for bool, 4..64, 64 for complex of two f32
@@ -61,32 +61,33 @@ static inline bool tile_type_is_bool(struct tile_type t) { return t.kind == TILE
 static inline bool tile_type_is_complex(struct tile_type t) { return t.kind == TILE_COMPLEX; }
 
 static inline bool tile_type_is_small_float(struct tile_type t) { return t.kind >= TILE_E4M3; }
-// Floats of 8 and 4 bits, integers of 4: converted, not computed with.
+// Floats of 8 and 4 bits and integers of 4 bits: they are converted, not computed with.
 static inline bool tile_type_is_small(struct tile_type t) {
     return tile_type_is_small_float(t) || (tile_type_is_integer(t) && t.bits == 4);
 }
 
 // ops.c: ops of expressions ---------------------------------------------------------------------------------
 
-// The elementwise rows, which arrays have too, and what only kernels need.
+// The rows of elementwise.def, which are ops of arrays too, then the ops that only kernels have.
 enum tile_op {
 #define UNARY(NAME, ...)   TILE_##NAME,
 #define BINARY(NAME, ...)  TILE_##NAME,
 #define TERNARY(NAME, ...) TILE_##NAME,
 #include "op/elementwise.def"
-    TILE_CONST,   // bits
-    TILE_INDEX,   // a loop variable; index
-    TILE_SYMBOL,  // a size known at each call; symbol
-    TILE_SCALAR,  // a scalar parameter; parameter
+    TILE_CONST,   // a constant, whose value is in `bits`
+    TILE_INDEX,   // a loop variable
+    TILE_SYMBOL,  // a size that is known at each call
+    TILE_SCALAR,  // a scalar parameter
     TILE_LOCAL,   // the value of a local variable (assigned by a statement)
-    TILE_ADDRESS, // where a buffer begins in the memory of a chip that is given commands: an i64
+    // the address of a buffer in the memory of a chip that runs commands (TILE_COMMAND): an i64
+    TILE_ADDRESS,
     TILE_LOAD,    // buffer[index...], with optional mask and other
-    // value conversion, saturating from float to integer (NaN gives 0), wrapping between integers
+    // converts a value: saturates from float to integer (NaN gives 0), wraps between integers
     TILE_CAST,
     TILE_BITCAST, // same bits, other type of the same size
     TILE_FMA,     // a * b + c rounded once
-    TILE_EXP2,    // 2^x of f32 by the quickest means of the target: doc/tile.md
-    TILE_RARE,    // select(c, a, b) whose a is worth computing only where some lane needs it
+    TILE_EXP2,    // 2^x of f32 by the fastest means of the target: doc/tile.md
+    TILE_RARE,    // select(c, a, b) that need not compute a where no lane takes it
     TILE_RE,      // real part of a complex
     TILE_IM,      // imaginary part
     TILE_PAIR,    // complex of two floats
@@ -138,7 +139,7 @@ struct tile_name {
 
 // Buffers and statements ------------------------------------------------------------------------------------
 
-// TILE_TABLE is of inputs alone: few numbers that a launch passes by value.
+// TILE_TABLE is for inputs only: a few numbers that a launch passes by value.
 enum tile_memory {
     TILE_GLOBAL,
     TILE_CONSTANT,
@@ -148,7 +149,7 @@ enum tile_memory {
     TILE_EXTRA,
     TILE_TABLE
 };
-// of one table, of all arguments of a launch, at most
+// most bytes of one table, and of all arguments of a launch
 enum { TILE_TABLE_BYTES = 1024, TILE_ARGUMENT_BYTES = 4000 };
 
 struct tile_buffer {
@@ -162,7 +163,8 @@ struct tile_buffer {
     int swizzle;   // bits; 0 is none
     bool is_output;
     int parameter; // position among the kernel's parameters; -1: allocated inside
-    const struct tile_buffer *base; // of a view: whose memory it is, of at least as many bytes; else NULL
+    // of a view: the buffer whose memory it uses, which has at least as many bytes; else NULL
+    const struct tile_buffer *base;
     int id;        // among the kernel's buffers
 };
 
@@ -170,8 +172,8 @@ enum tile_loop { TILE_SERIAL, TILE_PARALLEL, TILE_UNROLLED, TILE_VECTOR, TILE_PI
 enum tile_scope { TILE_SUBGROUP, TILE_GROUP, TILE_CLUSTER };
 
 enum tile_stmt_kind {
-    // buffer[index] = value, where mask; is_once; of scope TILE_CLUSTER: in the memory of group `step` of the
-    // cluster
+    // buffer[index] = value, where mask; is_once. With scope TILE_CLUSTER, in the memory of the cluster's
+    // group number `step`.
     TILE_STORE,
     TILE_ASSIGN,  // name = value (declares it at first)
     TILE_ALLOC,   // buffer, or a view of one
@@ -181,73 +183,75 @@ enum tile_stmt_kind {
     TILE_WHILE,   // while mask: body
     TILE_BREAK,
     TILE_GRID,    // body for every block of the launch; name[], extent[], threads, resident, cluster
-    // region[0] -> region[1], converting, value outside; is_once; may be asynchronous and give token
+    // region[0] -> region[1], converted, with `value` outside of the source; is_once; may be asynchronous and
+    // give a token
     TILE_COPY,
     TILE_FILL,    // region[1] = value
     TILE_REDUCE,  // region[0] -> region[1] along axis by op combine; clear or accumulate
-    TILE_SCAN,    // the same, running; reverse, exclusive
+    TILE_SCAN,    // the same with every intermediate result; reverse, exclusive
     TILE_GEMM,    // region[0] x region[1] -> region[2]; clear or accumulate; may be asynchronous
-    TILE_ATOMIC,  // buffer[index] combine= value, where mask; old takes what was there
-    // for token, all but keep newer ones; TILE_COMMIT: none, but copies begun so far are one group, which the
-    // token is of
+    TILE_ATOMIC,  // buffer[index] combine= value, where mask; old = the previous value
+    // waits for the asynchronous statement of the token, and for all others but the `keep` newest.
+    // TILE_COMMIT: does not wait, but makes the copies begun so far one group, which gets the token.
     TILE_WAIT,
-    TILE_BARRIER, // scope; keep: TILE_ARRIVE or TILE_AWAIT is one half of it
+    TILE_BARRIER, // scope; with keep TILE_ARRIVE or TILE_AWAIT, one half of a barrier
     TILE_ASSERT,  // mask, with message
     TILE_PRINT,   // message, value
-    // region[1] = the part from index on of the matrix whose product is a convolution of region[0]; window
+    // region[1] = the part from `index` on of the im2col matrix of region[0], whose product is a convolution;
+    // window
     TILE_IM2COL,
-    // body for every thread name[0] of the extent[0] threads of a block, which meet at barriers in it
+    // body for every thread name[0] of the extent[0] threads of a block; threads may meet at barriers in it
     TILE_THREAD,
-    // old = value in another of `threads` threads that follow each other, step from this one by `shuffle`
+    // old = value in another one of `threads` consecutive threads, which `shuffle` and `step` choose
     TILE_SHUFFLE,
-    // of a chip that is given commands: calls the function `message` of its device API on the numbers in
-    // index
+    // calls the function `message` of a chip's device API with the numbers in `index`
     TILE_COMMAND,
 };
 
 enum { TILE_COMMIT = -1, TILE_COMMAND_ARGUMENTS = 56 };
-enum { TILE_ARRIVE = 1, TILE_AWAIT }; // of barriers of clusters, which passes place
+enum { TILE_ARRIVE = 1, TILE_AWAIT }; // `keep` of barriers of clusters; passes place these
 
-// Which of N threads a shuffle takes a value from, where this one is the i-th and step, a u32 modulo N, is d.
-// Both count from 0.
+// The thread, of N, from which thread i takes a value in a shuffle by d, which is `step`, a u32, modulo N.
+// Threads count from 0.
 enum tile_shuffle {
-    TILE_SHUFFLE_XOR,  // the one whose number differs from i in the bits of d
-    TILE_SHUFFLE_UP,   // i - d, or this one where that is negative
+    TILE_SHUFFLE_XOR,  // i ^ d
+    TILE_SHUFFLE_UP,   // i - d, or i where that is negative
     TILE_SHUFFLE_FROM, // d
 };
-enum { TILE_SUBGROUP_LEAST = 2, TILE_SUBGROUP_MOST = 64 }; // what N may be, a power of two
+enum { TILE_SUBGROUP_LEAST = 2, TILE_SUBGROUP_MOST = 64 }; // the range of N, which is a power of two
 
 // A rectangle of a buffer; tile_pair says how the axes of two belong together. Where a copy leaves its source
-// it reads 0 or its value, where it leaves its destination it writes nothing: so are the edges of tiles made.
+// it reads 0 or `value`; where it leaves its destination it writes nothing. That handles the edges of tiles.
 struct tile_region {
     const struct tile_buffer *buffer;
-    expr *origin;  // buffer->ndim of them; NULL: all of it
-    expr *extent;  // buffer->ndim of them; NULL: the whole buffer, or as the other side if there is an origin
+    expr *origin;  // buffer->ndim of them; NULL: the whole buffer
+    // buffer->ndim of them; NULL: the whole buffer, or the sizes of the other side if there is an origin
+    expr *extent;
 };
 
-// How a convolution moves over images, along both axes alike.
+// The window of a convolution over images, the same along both axes.
 struct tile_window {
     int size, stride, dilation, pad;
 };
 
-struct tile_place { // where in the text a statement stands
+struct tile_place { // the position of a statement in the text
     int line, column;
 };
 
 struct tile_stmt {
     enum tile_stmt_kind kind;
     struct tile_place place;
-    struct tile_stmt *next; // in order
+    struct tile_stmt *next; // the next statement of the block
     struct tile_stmt *body, *other;
     const struct tile_buffer *buffer;
-    // of a store or atomic; of a map, for or grid: number of names; of a command: of its arguments, at most
-    // TILE_COMMAND_ARGUMENTS
+    // of a store or atomic: number of indices; of a map, for, grid or thread: of names; of a command: of
+    // arguments, at most TILE_COMMAND_ARGUMENTS
     int indices;
     expr *index;
     const struct tile_name **name;
-    // Of an atomic, or NULL: a variable for what was there before, 0 where the mask is false. Of a shuffle:
-    // for what it gives. Of a command, or NULL: a variable that exists, for the element at the address that
-    // it returns.
+    // Of an atomic, or NULL: the variable that takes the previous value, or 0 where the mask is false. Of a
+    // shuffle: the variable that takes the result. Of a command, or NULL: an existing variable that takes the
+    // element at the address that the command returns.
     const struct tile_name *old;
     expr *extent;
     expr value, mask, begin, step;
@@ -256,24 +260,24 @@ struct tile_stmt {
     enum tile_loop loop;
     enum tile_scope scope;
     enum tile_shuffle shuffle;
-    // token 0: synchronous; of a gemm by matrix instructions: threads, keep are subgroups down and across,
-    // extent its sizes.
+    // token 0: synchronous. Of a gemm by matrix instructions: `threads` and `keep` are the subgroups down and
+    // across, `extent` the gemm's sizes.
     int axis, stages, threads, keep, token;
-    // of a grid: blocks that a multiprocessor has room for at once, at least; 0: as many as there are
+    // of a grid: the least number of blocks that a multiprocessor can hold at once; 0: not stated
     int resident;
-    int cluster;  // of a grid: groups of threads that have a block together; 0: one has
-    // of an unrolled loop: turns that follow each other in the code; 0: all, if their number is known
+    int cluster;  // of a grid: groups of threads that compute one block together; 0: one
+    // of an unrolled loop: copies of its body; 0: one for each iteration, if their number is known
     int unroll;
     bool clear, transpose[2], is_async, reverse, exclusive;
     bool absolute; // of a reduction: of magnitudes
-    // of a reduction by maximum: a smaller number will do until the exponentials less it are added up
+    // of a reduction by maximum in a cluster: each subgroup may use its own maximum until sums of
+    // exponentials are combined
     bool is_loose;
-    // of a copy by vectors from registers: they hold what was rounded from wider numbers just before
+    // of a copy by vectors from registers: the values were just rounded from wider numbers
     bool is_rounded;
-    bool is_ahead; // of a copy or map: it writes what nobody has touched since the last barrier of the group
-    bool is_once;  // of a copy or store: what it reads or writes outside of the block is not read again soon
-    // of a gemm whose factors are bytes: the small floats (enum tile_kind) that a and b hold; 0: whole
-    // numbers
+    bool is_ahead; // of a copy or map: no thread has used what it writes since the group's last barrier
+    bool is_once;  // of a copy or store: the memory outside of the block that it uses is not read again soon
+    // of a gemm whose factors are bytes: the small float types (enum tile_kind) of a and b; 0: integers
     uint8_t small[2];
     struct tile_window window;
     const char *message;
@@ -283,41 +287,41 @@ struct tile_stmt {
 
 struct tile_parameter {
     bool is_scalar;
-    struct tile_buffer *buffer;    // else
+    struct tile_buffer *buffer;    // if not a scalar
     const struct tile_name *scalar;
 };
 
-// Whether a launch passes the parameter by value: a scalar or a table.
+// Returns whether a launch passes the parameter by value: a scalar or a table.
 static inline bool tile_is_by_value(const struct tile_parameter *p) {
     return p->is_scalar || p->buffer->memory == TILE_TABLE;
 }
 
 struct tile_kernel {
     const char *name;
-    const char *file, *source; // what it was parsed from, for messages, or NULL
+    const char *file, *source; // the text that it was parsed from, for messages, or NULL
     int parameters;
     struct tile_parameter *parameter; // inputs, then outputs, in order
     int symbols;
-    const struct tile_name **symbol; // sizes; bound from the shapes of arguments
+    const struct tile_name **symbol; // sizes, which calls find in the shapes of arguments
     struct tile_stmt *body;
-    int index_bits; // 32 or 64 (at first): of loop variables and symbols
-    int registers;  // for vectors, of the machine that it is made for; 0: of several machines
-    // of each lane, that all tiles take, and those that are used at once at most; 0: not known
+    int index_bits; // of loop variables and symbols: 32, or 64 as at first
+    int registers;  // vector registers of the machine that it is compiled for; 0: for several machines
+    // bytes per lane of all tiles, and the most that are in use at once; 0: not known
     int64_t lane_bytes, live_bytes;
-    int ids, names, buffers, tokens; // how many expressions, names, buffers there are; the last token
+    int ids, names, buffers, tokens; // numbers of expressions, names and buffers; the last token
     // Builder state:
     struct arena arena;
-    struct map exprs; // hash-consing
+    struct map exprs; // for hash-consing
     struct tile_stmt **tail; // where the next statement goes
     struct tile_frame *open; // statements whose body is being built
-    struct tile_kernel *outer; // current before this one
+    struct tile_kernel *outer; // the current kernel before this one
     bool failed;             // memory ran out or an error was recorded
 };
 
-// build.c: makes kernels. A kernel under construction is the thread's current one between tile_begin and
-// tile_end: the notation of rows and mathematics (notation.h) builds into it. These nest, and each tile_begin
-// has its tile_end (each tile_resume its tile_suspend) even when it returned NULL: until then everything
-// built is NULL too.
+// build.c: builds kernels. A kernel under construction is the thread's current one between tile_begin and
+// tile_end: the notation of rows and mathematics (notation.h) builds into it. These calls nest. Each
+// tile_begin needs its tile_end (each tile_resume its tile_suspend) even if it returned NULL: until then all
+// that is built is NULL too.
 
 // Begins a kernel with 64-bit indices and makes it the current one. Returns NULL, with an error, if memory
 // runs out.
@@ -339,7 +343,7 @@ void tile_free(struct tile_kernel *kernel);
 
 // Returns the type of indices in the current kernel, i64 or i32; i64 if there is none.
 struct tile_type tile_index_type(void);
-// Adds a symbol, whose values lie in low..high and are multiples of the divisor.
+// Adds a symbol, whose values are in low..high and are multiples of the divisor.
 const struct tile_name *tile_symbol(const char *text, int64_t low, int64_t high, int64_t divisor);
 // Adds a parameter, in the order of the calls: a buffer in global memory.
 struct tile_buffer *tile_parameter_buffer(const char *text, struct tile_type type, int ndim,
@@ -358,14 +362,14 @@ struct tile_buffer *tile_view(const char *text, struct tile_type type, const str
                               int ndim, const expr *shape);
 // Returns the buffer whose memory this one uses: the one under all views, or itself.
 const struct tile_buffer *tile_memory_of(const struct tile_buffer *buffer);
-// Creates a loop variable or local variable, of which no range is known.
+// Creates a loop variable or local variable without a known range.
 const struct tile_name *tile_name(const char *text, struct tile_type type);
 // Creates a loop variable of index type for 0 .. extent - 1; its upper bound is known if extent is a
 // constant.
 const struct tile_name *tile_index(const char *text, expr extent);
 
-// Expressions. Operands must agree in type where the op wants it. An operand that is NULL gives NULL and
-// marks the kernel failed.
+// Expressions. Operands must agree in type where the op requires it. If an operand is NULL, the result is
+// NULL and the kernel is marked failed.
 
 // Returns a constant: the value converted to the type as TILE_CAST does. A vector has it in all lanes.
 expr tile_const(struct tile_type type, double value);
@@ -408,7 +412,7 @@ struct tile_stmt *tile_store(const struct tile_buffer *buffer, int indices, cons
                              expr mask);
 // Appends name = value, which declares a local variable if it is the first one.
 struct tile_stmt *tile_assign(const struct tile_name *name, expr value);
-// Appends a shuffle (TILE_SHUFFLE) among so many consecutive threads, which assigns what it gives to `to`.
+// Appends a shuffle (TILE_SHUFFLE) among `threads` consecutive threads, which assigns its result to `to`.
 struct tile_stmt *tile_shuffle(const struct tile_name *to, enum tile_shuffle how, expr value, expr step,
                                int threads);
 // Appends a call of a function of a chip's device API (TILE_COMMAND).
@@ -423,7 +427,7 @@ struct tile_stmt *tile_open_map(int names, const struct tile_name *const *name, 
 // Opens a loop from begin (NULL: 0) to end, which is excluded, by step (NULL: 1).
 struct tile_stmt *tile_open_for(const struct tile_name *name, expr begin, expr end, expr step,
                                 enum tile_loop loop);
-// Opens an `if`; its first branch is what follows.
+// Opens an `if`. Statements that follow, until tile_else or tile_close, are its first branch.
 struct tile_stmt *tile_open_if(expr mask);
 // Begins the other branch of the if that was opened last. Elsewhere it is an error and the kernel fails.
 void tile_else(void);
@@ -455,13 +459,13 @@ const char *tile_combine_word(const struct tile_stmt *s);
 // if it had none.
 struct tile_stmt *tile_take_body(void);
 
-// walk.c: several statements at once.
+// walk.c: builds several statements at once.
 
-// Declares a variable, assigns the value to it and returns what reads it.
+// Declares a variable, assigns the value to it and returns the expression that reads it.
 expr tile_variable(const char *text, expr value);
-// Adds to each place, a variable or NULL, how far the element that `which` counts lies along axes. Row 0 of
-// the table has the sizes of the axes, innermost first, and row 1 + k the strides for place[k]; `inner` is
-// one less than how many axes there are, or 0.
+// Adds to each place, a variable or NULL, the offset of the element with number `which` along axes. Row 0 of
+// the table has the sizes of the axes, innermost first, and row 1 + k the strides for place[k]. `inner` is
+// the number of axes less one, or 0.
 void tile_walk(const struct tile_buffer *table, expr inner, expr which, int count, const expr *place);
 
 // print.c: the text form. parse.c reads it back; printing what was parsed gives the same text.
@@ -488,12 +492,13 @@ bool tile_verify(const struct tile_kernel *kernel);
 struct tile_cost { double flops, bytes; };
 // Returns the arithmetic operations of one run, and the bytes of parameters that it moves, for these values
 // of the symbols; {0, 0} if memory runs out. An op counts 1, an fma 2, a complex op 2, a complex product 6;
-// ops on integers, such as indices, and comparisons count nothing. Of an `if` on sizes and loop variables the
-// branch counts that is taken in the middle of their ranges; of any other `if` each branch counts half. A
-// `while` counts one turn. Bytes of a parameter count once, however often they are accessed.
+// ops on integers, such as indices, and comparisons count nothing. If the condition of an `if` depends on
+// sizes and loop variables alone, the branch counts that is taken in the middle of their ranges; otherwise
+// each branch counts half. A `while` counts as one iteration. Bytes of a parameter count once, however often
+// they are accessed.
 struct tile_cost tile_cost(const struct tile_kernel *kernel, const int64_t *symbol_values);
 
-// value.c: numbers of the IR. f16, bf16 and f32 are kept as doubles that equal them exactly.
+// value.c: numbers of the IR. f16, bf16 and f32 are kept as doubles, which hold them exactly.
 union tile_value { double f; int64_t i; uint64_t u; bool b; struct { float re, im; } c; };
 // Returns the value that the bits of one lane stand for.
 union tile_value tile_value_of(struct tile_type type, uint64_t bits);
@@ -504,8 +509,8 @@ union tile_value tile_convert(struct tile_type to, struct tile_type from, union 
 // Rounds to a float type, ties to even; to 16 bits by way of f32, to small types with saturation.
 double           tile_round(struct tile_type type, double value);
 
-// small.c: numbers of 8 and 4 bits. In memory each is a byte, its code. The formulas decode to f32 from small
-// floats, to i8 and u8 from 4-bit integers.
+// small.c: numbers of 8 and 4 bits. In memory each is a byte, its code. The formulas decode small floats to
+// f32, and 4-bit integers to i8 and u8.
 
 // Returns the number that a code of a small float type stands for.
 double   tile_small_value(struct tile_type type, uint64_t bits);
@@ -514,7 +519,8 @@ double   tile_small_value(struct tile_type type, uint64_t bits);
 uint64_t tile_small_bits(struct tile_type type, double value);
 // Returns the formula of the number that a byte stands for.
 expr tile_decode(struct tile_type type, expr byte);
-// Returns such a formula without subnormal intermediate values, for targets that lack them.
+// Returns a formula as tile_decode does, without subnormal intermediate values, for targets that do not have
+// them.
 expr tile_decode_normal(struct tile_type type, expr byte);
 // Returns the formula of the byte that stands for a number, rounded as tile_small_bits does.
 expr tile_encode(struct tile_type type, expr value);
@@ -547,15 +553,16 @@ bool tile_tape_run_exactly(struct tile_tape *tape, tile_leaf *leaf, void *data, 
 // Prepares a tape of sizes for tile_tape_sizes: integers whose leaves are symbols and scalar parameters of
 // the kernel, which may be freed afterwards. Returns false, with an error, if a leaf is something else.
 bool tile_tape_bind(struct tile_tape *tape, const struct tile_kernel *kernel);
-// Computes such sizes from the values of all symbols, then, if scalars are leaves, of all parameters (those
-// of other parameters are ignored). Returns false if a size is negative or not what exact arithmetic gives,
-// or if memory runs out; only the last sets an error. Threads may call it concurrently.
+// Computes the sizes of a bound tape from the values of all symbols, followed by those of all parameters if
+// scalars are leaves (those of other parameters are ignored). Returns false if a size is negative or not what
+// exact arithmetic gives, or if memory runs out; only the last sets an error. Threads may call it
+// concurrently.
 bool tile_tape_sizes(const struct tile_tape *tape, const int64_t *given, int64_t *out);
 // Returns the value of an expression. Values of its names and loads are in `leaf` by the ids of their nodes;
 // if that is NULL, they are 0. Returns 0, with an error, where tile_tape fails.
 union tile_value tile_evaluate(expr e, const union tile_value *leaf);
 
-// sizes.c: how much memory buffers have, and how many blocks grids, without wrap-around.
+// sizes.c: computes the bytes of buffers and the blocks of grids, and detects sizes that wrap around.
 
 // Values of the symbols of a kernel, the data of tile_symbol_value.
 struct tile_symbols {
@@ -567,15 +574,16 @@ union tile_value tile_symbol_value(void *symbols, expr e, const int64_t *index);
 
 // Sets *out to a * b; returns false unless both are 0 or more and the product fits into 64 bits.
 bool tile_times(int64_t a, int64_t b, int64_t *out);
-// Sets *bytes to those from the first element of a buffer to its last, with these sizes, and strides unless
-// they are NULL. Where a size is negative, or something does not fit into 64 bits, appends what is wrong and
-// returns false.
+// Sets *bytes to the bytes from the first element of a buffer to its last, with these sizes, and with these
+// strides unless they are NULL. Where a size is negative, or a number does not fit into 64 bits, appends the
+// reason and returns false.
 bool tile_span(const struct tile_buffer *b, const int64_t *shape, const int64_t *stride, int64_t *bytes,
                struct text *why);
 // Returns whether expressions follow from the sizes of arguments alone, so that they are known before a
 // kernel runs. NULL is an empty list.
 bool tile_are_known_at_launch(const expr *list, int count);
-// Returns whether they follow from these and from scalar parameters that are signed integers.
+// Returns whether expressions follow from the sizes of arguments and from scalar parameters that are signed
+// integers.
 bool tile_are_known_with_scalars(const expr *list, int count);
 // Returns whether the sizes and strides of a buffer follow from the sizes of arguments alone.
 bool tile_is_known_at_launch(const struct tile_buffer *b);
@@ -596,7 +604,7 @@ void tile_sizes_close(struct tile_sizes *sizes);
 // by a load or store outside of its buffer.
 bool tile_interpret(const struct tile_kernel *kernel, void *const *buffers, const int64_t *symbol_values);
 
-// rows.c: the kernels of single elementwise ops, made from the rows' definitions.
+// rows.c: makes the kernels of single elementwise ops from the rows of elementwise.def.
 
 // Returns whether a row takes operands of that dtype.
 bool tile_row_takes(enum tile_op op, zl_dtype dtype);
@@ -605,8 +613,8 @@ zl_dtype tile_row_gives(enum tile_op op, zl_dtype dtype);
 // Returns whether a row takes the dtype and has no lower form there, so that targets spell it.
 bool tile_row_is_base(enum tile_op op, zl_dtype dtype);
 // Returns the kernel of a row; the caller frees it with tile_free. The form has a letter per operand: 'v' for
-// a vector, 's' for a scalar (one element, read once). NULL, with an error, if the row does not take the
-// dtype or form.
+// a vector, 's' for a scalar (one element, which is read once). Returns NULL, with an error, if the row does
+// not take the dtype or form.
 //     add_f32_vs(a: f32[n], b: f32[1]) -> (y: f32[n])
 //     where_f32_vvv(a: bool[n], b: f32[n], c: f32[n]) -> (y: f32[n])
 struct tile_kernel *tile_row_kernel(enum tile_op op, zl_dtype dtype, const char *form);
@@ -620,20 +628,20 @@ zl_dtype tile_reduce_gives(zl_dtype dtype);
 // Sets *bits to the value from which a reduction starts. `combine` is ADD, MUL, MAX, MIN, AND, OR or
 // LOGADDEXP. Returns false, without an error, for other ops and for types that it does not take.
 bool tile_identity(enum tile_op combine, struct tile_type type, uint64_t *bits);
-// Returns that value as a constant of the current kernel; NULL: there is none.
+// Returns the value from which a reduction starts as a constant of the current kernel; NULL if there is none.
 expr tile_identity_value(enum tile_op combine, struct tile_type type);
 
 // Returns a row on these operands in simpler ops, one step of lowering (the row's `lower` column); NULL for
 // base ops. Of f16 and bf16 it is the op on f32, rounded back.
 expr tile_lower(enum tile_op op, expr a, expr b, expr c);
 
-// exact.c: ops made of others that a target has, with the same bits. x: the operands; 16-bit floats are u32
-// words that hold their bits.
+// exact.c: formulas for ops in other ops, with the same bits. x: the operands; 16-bit floats are u32 words
+// that hold their bits.
 typedef expr tile_formula(const expr *x);
 // Return x[0] * x[1] + x[2], rounded once: of f32, computed in f64; of f32 or f64, by sums and products
 // alone.
 tile_formula tile_fma_in_f64, tile_fma_in_parts;
-// Returns x[0] / x[1] of f32 for targets with an exact fma, whose division errs a little.
+// Returns x[0] / x[1] of f32, for targets with an exact fma whose division is not correctly rounded.
 tile_formula tile_quotient;
 // Return conversions: f16 to f32; f32 to f16; f32 to bf16.
 tile_formula tile_from_half, tile_to_half, tile_to_brain;

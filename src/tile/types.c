@@ -6,7 +6,8 @@
 
 enum { LANE_COUNTS = 8, SMALL_TYPES = 8 }; // 1, 2, 4 .. 128
 
-// One row a dtype: all names that its vectors have, so that a name needs no memory of its own.
+// One row per dtype and small type, with the names of all its vectors, so that a name needs no memory of its
+// own.
 #define NAMES(t) \
     { t, t "x2", t "x4", t "x8", t "x16", t "x32", t "x64", t "x128" }
 static const struct {
@@ -41,7 +42,7 @@ struct tile_type tile_type_of(zl_dtype dtype) {
     return (unsigned)dtype < ZL_DTYPE_COUNT ? types[dtype].type : (struct tile_type){0};
 }
 
-// The row of one lane's type; -1: none.
+// Returns the row of a type, with any number of lanes; -1: none.
 static int row_of(struct tile_type type) {
     for (int i = 0; i < (int)COUNT(types); i++)
         if (types[i].type.kind == type.kind && types[i].type.bits == type.bits)

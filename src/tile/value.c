@@ -19,7 +19,7 @@ static double f64_of(uint64_t bits) {
     return v;
 }
 
-// NaNs are moved bit by bit: a conversion by the machine would change signalling ones.
+// These copy the bits of a NaN: a conversion by the machine would make a signalling NaN quiet.
 static double widen_nan(uint64_t sign, uint64_t fraction, int fraction_bits) {
     return f64_of(sign << 63 | (uint64_t)0x7ff << 52 | fraction << (52 - fraction_bits));
 }
@@ -45,7 +45,7 @@ static uint32_t bits_of_f32(double v) {
     return isnan(v) ? (uint32_t)narrow_nan(v, 8, 23) : bits_of_float((float)v);
 }
 
-// v is exactly an f16.
+// v is an f16 or a NaN.
 static uint32_t bits_of_f16(double v) {
     return isnan(v) ? (uint32_t)narrow_nan(v, 5, 10) : half_from_float((float)v);
 }
@@ -107,7 +107,7 @@ uint64_t tile_bits_of(struct tile_type type, union tile_value value) {
 
 // Conversion ------------------------------------------------------------------------------------------------
 
-// Truncates and saturates; NaN gives 0. The bounds are powers of two, so they compare exactly.
+// Truncates and saturates; NaN gives 0. The bounds are powers of two, so comparisons with them are exact.
 static uint64_t integer_of(struct tile_type type, double f) {
     bool is_signed = type.kind == TILE_INT;
     double above = ldexp(1, type.bits - is_signed), lowest = is_signed ? -above : 0;
@@ -121,7 +121,7 @@ static uint64_t integer_of(struct tile_type type, double f) {
     return is_signed ? (uint64_t)(int64_t)f : (uint64_t)f;
 }
 
-// An integer is rounded once to f32 or f64; to 16 bits from f32.
+// Rounds an integer once to f32 or f64; to 16 bits from f32.
 static double float_of(struct tile_type to, struct tile_type from, union tile_value v) {
     bool is_signed = from.kind == TILE_INT;
     if (to.bits == 64)

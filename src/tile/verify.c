@@ -1,8 +1,8 @@
-// verify.c - whether a kernel keeps the rules of the IR: types, scopes, who may be written, structure,
-// tokens.
+// verify.c - checks that a kernel keeps the rules of the IR: types, scopes, which buffers may be written,
+// nesting of statements, tokens.
 //
-// One walk in the order of the statements. What is visible is kept by id, with a trail to undo it at a
-// block's end.
+// It walks the statements once, in order. Tables by id hold the names and buffers that are visible; the trail
+// lists them in the order of their declaration, so that they can be removed at the end of a block.
 
 #include "tile/syntax.h"
 
@@ -15,12 +15,15 @@ struct verifier {
     const struct tile_name **name;     // visible, by id
     enum tile_op *name_op;             // how a visible name is read: TILE_INDEX, TILE_LOCAL, ...
     const struct tile_buffer **buffer; // visible, by id
-    bool *token;                       // given, by number
-    int *seen;                         // by id of expression: the statement that was last checked with it
-    int stmts, loops, grids;           // checked so far; enclosing loops that can break; enclosing grids
-    int maps;                          // enclosing statements whose points have no order
-    int threads, outside; // of the grid, 0: not said; of `thread`: where its trail begins, 0: none is around
-    int *trail, trail_len, trail_cap; // names as id, buffers as ~id
+    bool *token;                       // by number: a statement before this one gives it
+    // by id of expression: the number of the last statement that checked it
+    int *seen;
+    // statements checked so far; enclosing loops that `break` can leave; enclosing grids
+    int stmts, loops, grids;
+    int maps; // enclosing maps, and loops whose iterations have no order
+    // threads per block of the grid, 0: not stated; trail_len at the start of the enclosing `thread`, 0: none
+    int threads, outside;
+    int *trail, trail_len, trail_cap; // declared names as id, buffers as ~id
 };
 
 // Errors ----------------------------------------------------------------------------------------------------
@@ -164,7 +167,7 @@ static bool check_conversion(struct verifier *v, expr e) {
 
 static bool check_op(struct verifier *v, expr e) {
     struct tile_type type;
-    bool had_error = zl_error(); // the thread keeps its first: then there is nothing to move
+    bool had_error = zl_error(); // a thread keeps its first error: if it has one, tile_op_type adds none
     if (e->args != tile_op_arity(e->op))
         return fail(v, "%s has %d operands", tile_op_name(e->op), e->args);
     if (tile_op_type(e->op, e->arg, &type))
@@ -205,8 +208,8 @@ static bool check_expr(struct verifier *v, expr e) {
 
 static bool check_block(struct verifier *v, const struct tile_stmt *body);
 
-// A variable that is assigned to: declared here, or before. Those from outside of `thread` are of all threads
-// alike.
+// Checks a variable that is assigned to, and declares it if it is new. One that was declared outside of
+// `thread` belongs to all threads, so a thread may not assign to it.
 static bool check_variable(struct verifier *v, const struct tile_name *name) {
     if (!is_visible(v, name, TILE_LOCAL))
         return declare_name(v, name, TILE_LOCAL);
@@ -237,7 +240,8 @@ static bool check_once(struct verifier *v, const struct tile_stmt *s, const stru
            fail(v, "once is said of memory outside of the block, and '%s' is inside", b->text);
 }
 
-// What a store takes from memory as it is there, or converted; else where it stores.
+// Returns the buffer from which a store reads its value, if that is a load or a converted load; else the
+// buffer to which it writes.
 static const struct tile_buffer *source_of(const struct tile_stmt *s) {
     expr e = s->value;
     while (e && e->op == TILE_CAST)
@@ -262,8 +266,8 @@ static bool check_assign(struct verifier *v, const struct tile_stmt *s) {
     return check_variable(v, s->name[0]) && check_type(v, s->value, s->name[0]->type, "the value");
 }
 
-// Sets *bytes to those of a buffer whose sizes are numbers; -1: they are not. False when no memory has such
-// sizes.
+// Sets *bytes to the size of a buffer whose shape consists of constants, else to -1. Returns false, with an
+// error, if a size is negative or they do not fit into 64 bits.
 static bool measure(struct verifier *v, const struct tile_buffer *b, int64_t *bytes) {
     int64_t shape[TILE_DIMS];
     struct text why = {0};
@@ -285,7 +289,7 @@ static bool check_view(struct verifier *v, const struct tile_buffer *b) {
         return false;
     if (b->base->memory == TILE_TABLE)
         return fail(v, "'%s' is a table: there are no views of tables", b->base->text);
-    if (!b->stride != !b->base->stride) // passes make views with strides of their own
+    if (!b->stride != !b->base->stride) // passes may make views with strides, of buffers with strides
         return fail(v, "'%s' has strides: views are of elements in their order",
                     b->stride ? b->text : b->base->text);
     int64_t bytes, room;
@@ -295,7 +299,7 @@ static bool check_view(struct verifier *v, const struct tile_buffer *b) {
                  b->base->text, room));
 }
 
-// A size is computed wherever it is needed, so nothing may change it in between.
+// Checks that no operand of a size can change: the size is computed again wherever it is needed.
 static bool check_constancy(struct verifier *v, const struct tile_buffer *b, expr e, bool *seen) {
     if (seen[e->id])
         return true;
@@ -364,9 +368,9 @@ static bool check_body(struct verifier *v, const struct tile_stmt *s) {
 }
 
 enum {
-    MOST_THREADS = 1 << 16,
-    MOST_GROUPS = 8, // of a cluster
-};                   // of a block: more than any device has, whose own limit is checked when it compiles
+    MOST_THREADS = 1 << 16, // per block; devices have lower limits, which are checked when they compile
+    MOST_GROUPS = 8,        // per cluster
+};
 
 static bool check_ranges(struct verifier *v, const struct tile_stmt *s) {
     int most = s->kind == TILE_GRID ? 3 : TILE_DIMS;
@@ -400,7 +404,7 @@ static bool check_thread(struct verifier *v, const struct tile_stmt *s) {
     return true;
 }
 
-// Points of maps have no order: there threads do not meet.
+// Checks that a barrier or shuffle is not in a map: its points have no order, so threads cannot meet there.
 static bool check_meeting(struct verifier *v) {
     return !v->maps ||
            fail(v, "it stands in a map, whose points have no order: write it outside, or in a thread");
@@ -440,7 +444,7 @@ static bool check_token(struct verifier *v, const struct tile_stmt *s) {
         return fail(v, "there is no token %d", s->token);
     if (s->kind == TILE_WAIT && s->keep != TILE_COMMIT)
         return v->token[s->token] || fail(v, "nothing before it gives token %d", s->token);
-    return v->token[s->token] = true; // again in an unrolled loop, say
+    return v->token[s->token] = true; // a token may be given again, as in an unrolled loop
 }
 
 // Tile statements -------------------------------------------------------------------------------------------
@@ -593,7 +597,7 @@ static bool check_table(struct verifier *v, const struct tile_buffer *b, int64_t
            fail(v, "'%s' is a table of %" PRId64 " bytes, not of 1 to %d", b->text, bytes, TILE_TABLE_BYTES);
 }
 
-// What fits into a launch of every target. An argument begins at a multiple of 8 bytes at most.
+// Checks that all arguments fit into a launch of every target. An argument is aligned to 8 bytes at most.
 static bool check_tables(struct verifier *v) {
     const struct tile_kernel *k = v->kernel;
     int64_t all = 8 * (int64_t)k->symbols, bytes;

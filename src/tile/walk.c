@@ -1,5 +1,5 @@
-// walk.c - places in memory of the elements that a number counts along axes: the statement `walk`, for the
-// parser and for builders.
+// walk.c - builds the statement `walk`, for the parser and for code that builds kernels: it computes the
+// places in memory of the element with a given number along axes.
 
 #include "tile/notation.h"
 
@@ -19,7 +19,8 @@ static void step(const struct tile_buffer *table, expr axis, expr by, int count,
             tile_assign(place[k]->name, ADD(place[k], MUL(by, entry(table, 1 + k, axis))));
 }
 
-// Unsigned division is shorter, and needs no test for a divisor that cannot be 0.
+// Divides unsigned numbers, which takes less code. Sizes are at least 1, so that no division by 0 has to be
+// handled.
 void tile_walk(const struct tile_buffer *table, expr inner, expr which, int count, const expr *place) {
     struct tile_type index = tile_index_type(), natural = {TILE_UINT, index.bits, 1};
     expr rest = tile_variable("rest", tile_cast(natural, which));

@@ -32,7 +32,7 @@ static const struct target_lanes lanes = {.cores = 8, .bytes = 256 << 10, .banks
 
 // Arguments -------------------------------------------------------------------------------------------------
 
-static int width(enum bm1690_kind kind) { // arguments of the statement that one of the function takes
+static int width(enum bm1690_kind kind) { // arguments of the statement per argument of the function
     return kind == BM1690_KIND_SHAPE || kind == BM1690_KIND_STRIDE || kind == BM1690_KIND_PADDING ? 4
            : kind == BM1690_KIND_PAIR                                                             ? 2
                                                                                                   : 1;
@@ -116,7 +116,7 @@ static void command(struct program *p, const struct tile_stmt *s) {
     }
     program_open(p, s, 0, NULL);
     text_add(p->style.out, "%*s", 4 * p->style.indent, "");
-    if (s->old) // an element that the control program reads
+    if (s->old) // the control program reads an element
         text_add(p->style.out, "x%d = *(const %s *)", s->old->id, program_memory(s->old->type));
     text_add(p->style.out, "%s(", c->name);
     for (int i = at = 0; i < count; at += width(c->parameter[i++].kind)) {
@@ -132,7 +132,7 @@ static void command(struct program *p, const struct tile_stmt *s) {
 static bool own(struct program *p, const struct tile_stmt *s) {
     switch (s->kind) {
     case TILE_COMMAND: command(p, s); return true;
-    case TILE_ALLOC: return true; // of device memory: an argument
+    case TILE_ALLOC: return true; // it is device memory, whose address is an argument
     case TILE_PRINT:
         program_open(p, s, 0, NULL);
         text_add(p->style.out, "%*sTPUKERNEL_LOG(", 4 * p->style.indent, "");

@@ -1,5 +1,6 @@
-// arrange.c - lays a map out: what is the same for all elements goes before the loop, what only a rare node
-// needs goes into a block of its own, and the block size follows from the narrowest element.
+// arrange.c - plans the text of a map: values that are the same for all elements are computed before the
+// loop, values that only a rare node needs in a block of their own, and the block size follows from the
+// narrowest element.
 
 #include "render/c/arrange.h"
 
@@ -14,7 +15,7 @@ static bool is_fixed(const struct plan *plan, expr e) {
     return true;
 }
 
-// The innermost block that holds both.
+// Returns the innermost block that contains both.
 static int meet(const struct plan *plan, int a, int b) {
     while (a != b) {
         int *inner = a > b ? &a : &b;
@@ -28,7 +29,7 @@ static void use(struct plan *plan, expr e, int block) {
     *place = *place < 0 ? block : meet(plan, *place, block);
 }
 
-// Users first: a node stands where all that use it can see it.
+// Places users before their operands: a node goes into the innermost block that all its users can see.
 static void place_nodes(struct plan *plan) {
     for (int i = 0; i < plan->count; i++)
         plan->of[plan->node[i]->id].block = -1;
@@ -49,7 +50,8 @@ static void place_nodes(struct plan *plan) {
 
 // Widths ----------------------------------------------------------------------------------------------------
 
-// A comparison is as wide as what it compares; logic takes the wider of its operands.
+// Returns the width of a mask's lanes: a comparison is as wide as its operands, a logical op as the wider of
+// them; 0: any width.
 static int mask_bytes(const struct plan *plan, expr e) {
     if (e->op == TILE_CONST)
         return 0;
@@ -75,7 +77,8 @@ static int wake(struct plan *plan, expr e) {
     return is_new;
 }
 
-// The most values of one element that are needed at once, from the end of the body to its start.
+// Returns the most values of one element that are needed at once. Counts from the end of the body to its
+// start.
 static int count_alive(struct plan *plan) {
     int alive = 0, most = 0;
     for (const struct tile_stmt *s = plan->map->body; s; s = s->next)
@@ -90,9 +93,10 @@ static int count_alive(struct plan *plan) {
     return most;
 }
 
-// Short bodies want several registers of a value in flight, long ones have enough to do (and no registers
-// left); what is rarely needed counts less. A chain of many steps with few values waits for each step: the
-// more of it side by side, the better (gelu with erf, Neoverse-V1: 3.25 ms by 4, 2.48 ms by 8).
+// Chooses how many registers of a value one iteration computes. Short bodies need several at once to hide
+// latency; long ones have enough independent work (and no registers left). Rarely needed nodes count less. A
+// long chain with few values waits for each step, so that more chains side by side are faster (gelu with erf,
+// Neoverse-V1: 3.25 ms by 4, 2.48 ms by 8).
 static void choose_block(struct plan *plan) {
     int widest = 1, common = 0, rare = 0;
     plan->narrow = 8;
@@ -111,7 +115,7 @@ static void choose_block(struct plan *plan) {
     plan->unroll = MAX_OF(1, wanted * plan->narrow / widest);
 }
 
-// Nodes are numbered anew: the text does not depend on what else was once built.
+// Numbers the nodes anew, so that the text does not depend on nodes that were built and are no longer used.
 static void measure(struct plan *plan) {
     int number = 0;
     for (int i = 0; i < plan->count; i++) {
@@ -176,7 +180,8 @@ bool render_plan_is_row(const struct plan *plan, int at) {
 
 // -----------------------------------------------------------------------------------------------------------
 
-// Rows alone: one axis, indexed by the loop's variable itself, or one element at 0.
+// Returns whether an access is to a row: one axis, indexed by the loop's variable itself, or the element at
+// 0.
 static bool is_row_access(int indices, const expr *index, const struct tile_name *variable) {
     if (indices != 1)
         return false;

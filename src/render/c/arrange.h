@@ -1,5 +1,5 @@
-// arrange.h - how a map is laid out in text: what is computed once, what in which block, in how many
-// registers. Between the files of render/ only.
+// arrange.h - the plan of a map's text: which values are computed before the loop, in which block, and in how
+// many registers. Used by the files of render/ only.
 
 #ifndef ARRANGE_H
 #define ARRANGE_H
@@ -7,12 +7,12 @@
 #include "render/render.h"
 
 struct node_plan {
-    int number;    // in the names of its registers
-    int block;     // where its statements stand: 0 is the loop's body, else a block for what is rarely needed
+    int number;    // the number in the names of its registers
+    int block;     // of its statements: 0 is the loop's body, others hold rarely needed values
     int inner;     // of a rare node: the block of its rarely needed operand
     bool is_fixed; // the same for all elements: computed before the loop
-    bool is_alive; // met while values are counted that are needed at once
-    uint8_t bytes; // of one lane: of its type, of a boolean the width of its mask (0: any)
+    bool is_alive; // used while counting the values that are needed at once
+    uint8_t bytes; // of one lane; of a boolean, of its mask (0: any)
 };
 
 struct plan {
@@ -22,9 +22,9 @@ struct plan {
     expr *node;           // operands first
     struct node_plan *of; // [id]
     int blocks;
-    int *outer; // [block]: the block around it; those further out have smaller numbers
+    int *outer; // [block]: the block around it, which has a smaller number
     int narrow; // bytes of the narrowest element
-    int unroll; // registers of the narrowest element in one iteration of the loop; 0: one element in each
+    int unroll; // registers of the narrowest element per iteration of the loop; 0: one element per iteration
 };
 
 // Plans the text of a map over rows. Returns false, with an error, if the map is not one over rows or if

@@ -53,7 +53,7 @@ static bool render_map(struct style *s, const struct tile_kernel *kernel, const 
     return good;
 }
 
-// One, or one behind a map whose result it reduces.
+// Returns whether a kernel is a reduction, or ends with one, as a map whose result is reduced.
 static bool has_reduction(const struct tile_stmt *body) {
     while (body && body->next)
         body = body->next;
@@ -75,7 +75,7 @@ static bool render(struct style *s, const struct tile_kernel *kernel, const char
                        kernel->name, s->dialect->target.name);
 }
 
-// What is dumped of code that is no text is its disassembly.
+// Dumps the code that was appended from `start` on; if it is not text, its disassembly.
 static void dump(const struct dialect *dialect, const struct text *out, int start) {
     struct text read = {0};
     if (out->failed || !pass_is_dumped(dialect->target.name))

@@ -1,6 +1,6 @@
-// prelude.c - what stands before functions that compute one element at a time: types by the IR's names, and
-// the ops that these languages have no operator for. The same definitions as the vector layer's, for one
-// lane.
+// prelude.c - the text before functions that compute one element at a time: types with the IR's names, and
+// functions for ops without an operator in these languages. They compute the same as the vector layer does,
+// for one lane.
 
 #include "render/c/style.h"
 
@@ -26,8 +26,8 @@
     "    return (f16)(sign | (bits >= 0x47800000 ? large : bits < 0x38800000 ? small : normal));\n" \
     "}\n"
 
-// Shorter than that of f32, and the same after rounding for each of the 65536 operands: 2^f by a polynomial,
-// scaled in two factors.
+// exp of bf16: shorter than that of f32, with the same result after rounding for each of the 65536 operands.
+// It is 2^f by a polynomial, scaled by two factors.
 #define HALF_MATH \
     "FN bf16 zl_exp_bf16(bf16 a) {\n" \
     "    f32 x = zl_min_f32(zl_max_f32(zl_f32_of_bf16(a), -93.5f), 89.0f);\n" \
@@ -51,7 +51,8 @@
     "    return a / b - (a % b != 0 && (a < 0) != (b < 0));\n" \
     "}\n"
 
-// FN is how a function begins; sqrt and s are names and endings of the language's own functions.
+// FN stands for the beginning of a function. sqrt is the name of the language's square root, s the ending of
+// its functions of f32.
 #define HELPERS_32(sqrt, s) \
     "FN u32 zl_f32_bits(f32 x) { union { f32 f; u32 u; } v; v.f = x; return v.u; }\n" \
     "FN f32 zl_f32_from(u32 x) { union { f32 f; u32 u; } v; v.u = x; return v.f; }\n" \
@@ -91,7 +92,7 @@
     "FN f64 zl_sqrt_f64(f64 x) { return " sqrt "(x); }\n" \
     "FN f64 zl_fma_f64(f64 a, f64 b, f64 c) { return fma(a, b, c); }\n"
 
-// No header is read, which would take a fifth of the time that a kernel compiles.
+// No header is included: that would take a fifth of the time in which a kernel is compiled.
 #define C_INTEGERS(bits) "typedef __INT" bits "_TYPE__ i" bits ";\ntypedef __UINT" bits "_TYPE__ u" bits ";\n"
 #define C_MATH(T, s) \
     T " floor" s "(" T "), ceil" s "(" T "), rint" s "(" T "), trunc" s "(" T "), sqrt" s "(" T "), fma" s "(" T ", " T ", " T ");\n"
@@ -111,7 +112,7 @@ const char prelude_c_scalar[] = C_SCALAR;
     "    return a / b - (a % b != 0 && (a < 0) != (b < 0));\n" \
     "}\n"
 
-// Arithmetic of 16-bit floats through f32: a sum or product that is rounded twice is the one that is rounded
+// Arithmetic of 16-bit floats in f32: a sum or product that is rounded twice equals the one that is rounded
 // once.
 #define HALF_BY_F32(T, op, how) \
     "FN " T " zl_" op "_" T "(" T " a, " T " b) { f32 x = zl_f32_of_" T "(a), y = zl_f32_of_" T "(b); return zl_" T "_of_f32(" how "); }\n"
@@ -122,7 +123,7 @@ const char prelude_c_scalar[] = C_SCALAR;
     HALF_BY_F32(T, "max", "zl_max_f32(x, y)") HALF_BY_F32(T, "min", "zl_min_f32(x, y)") \
     HALF_WHOLE(T, "floor") HALF_WHOLE(T, "ceil") HALF_WHOLE(T, "rint") HALF_WHOLE(T, "trunc")
 
-// The vendor's header has i64, u64 and u32, and no libm of its own.
+// The vendor's header defines i64, u64 and u32, but no mathematical functions, which math.h declares.
 const char prelude_bm1690[] =
     "#include \"tpu_kernel.h\"\n#include <math.h>\n"
     "#define FN static inline __attribute__((unused))\n"
@@ -130,7 +131,7 @@ const char prelude_bm1690[] =
     HELPERS_32("sqrtf", "f") DIVISIONS_32 EXTREMES HALVES
     "FN f32 zl_value_f32(f32 x) { return x; }\n" HALF_CONTROL("f16") HALF_CONTROL("bf16");
 
-// The host's part: memory of the device that an argument is in, by the vendor's runtime.
+// The host's part: copies arguments to memory of the device and back with the vendor's runtime.
 const char prelude_bm1690_host[] =
     "#include <stdbool.h>\n#include <stdint.h>\n#include <string.h>\n#include <tpuv7_rt.h>\n"
     "#define FN static inline __attribute__((unused))\n"
@@ -153,7 +154,7 @@ const char prelude_bm1690_host[] =
     "    return status ? status : *module ? tpuRtSuccess : tpuRtErrFailure;\n"
     "}\n";
 
-// Atomics repeat until nobody else was quicker. struct zl_run is struct tile_run of device/cpu/cpu.h.
+// Atomics are loops of compare and swap. struct zl_run is struct tile_run of device/cpu/cpu.h.
 #define ATOMIC_NUMBERS(T, one, more) \
     "FN " T " zl_add_" T "(" T " a, " T " b) { return (" T ")((" one ")a + (" one ")b); }\n" more
 #define ATOMIC_INTEGERS(T, U) \
@@ -209,8 +210,8 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
     "    return index >= 0 && index < size;\n"
     "}\n";
 
-// One instruction each, of sm_80 and later. Halves are rounded in pairs of which one is zero: by itself one
-// takes eight times as long.
+// One instruction each, for sm_80 and later. A 16-bit float is rounded as one of a pair, whose other number
+// is zero: rounding a single one takes eight times as long.
 #define CUDA_ROUND(T) \
     "FN " T " zl_" T "_of_f32(f32 x) { u32 y; asm(\"cvt.rn." T "x2.f32 %0, %1, %2;\" : \"=r\"(y) : \"f\"(0.0f), \"f\"(x)); return (" T ")y; }\n"
 #define CUDA_FLOATS \
@@ -222,7 +223,7 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
 #define CUDA_EXP2 \
     "FN f32 zl_exp2_f32(f32 x) { f32 y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x)); return y; }\n"
 
-// Computes a * b as fma(a, b, -0), which adds nothing, and sums as fma with a factor of 1 or -1.
+// Computes a * b as fma(a, b, -0), where -0 changes nothing, and sums as fma with a factor of 1 or -1.
 #define CUDA_HALF_FMA(T, a, b, c) "{ " T " y; asm(\"fma.rn." T " %0, %1, %2, %3;\" : \"=h\"(y) : \"h\"(" a "), \"h\"(" b "), \"h\"(" c ")); return y; }\n"
 #define CUDA_HALF_TWO(T, op) \
     "FN " T " zl_" op "_" T "(" T " a, " T " b) { " T " y; asm(\"" op ".NaN." T " %0, %1, %2;\" : \"=h\"(y) : \"h\"(a), \"h\"(b)); return y; }\n"
@@ -235,15 +236,15 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
 
 // Groups of threads -----------------------------------------------------------------------------------------
 
-// 32 bits of division; places of vectors in swizzled rows (see program_values.c).
+// Division in 32 bits; places of vectors in swizzled rows (see program_values.c).
 #define GROUP_HELPERS DIVISIONS_32 \
     "FN u32 zl_swizzle(u32 at, int row, int vector) { return at ^ ((at >> row & 7) << vector); }\n" \
     "FN u32 zl_panel(u32 row, u32 column, u32 rows, int width, int vector) {\n" \
     "    return ((column >> width) * rows << width) + (row << width) + ((column & ((1u << width) - 1)) ^ (row & 7) << vector);\n" \
     "}\n"
 
-// An atomic repeats until nobody else was quicker. Elements of 8 and 16 bits are part of a word. OLD is what
-// is done with what was there, SPACE where the element is.
+// An atomic is a loop of compare and swap. Elements of 8 and 16 bits are changed as part of a word. OLD is
+// the text before the previous value, such as an assignment; SPACE is the address space of the element.
 #define ATOMIC_WORD(bits) \
     "#define ZL_ATOMIC_" bits "(OLD, SPACE, T, at, fn, value) \\\n" \
     "    do { \\\n" \
@@ -277,7 +278,7 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
 
 #define UNROLL_SOME "#define ZL_PRAGMA(text) _Pragma(#text)\n#define ZL_UNROLL_SOME(turns) ZL_PRAGMA(unroll turns)\n"
 
-// Accesses to data that is not read again soon, for languages that have no such hint.
+// Plain accesses, for languages without a hint for data that is not read again soon.
 #define PLAIN_ONCE "#define ZL_LOAD_ONCE(x) (x)\n#define ZL_STORE_ONCE(x, value) ((x) = (value))\n"
 
 #define VECTOR_ZEROS "#define ZL_ZERO_4 (zl_4)(0)\n#define ZL_ZERO_8 (zl_8)(0)\n#define ZL_ZERO_16 (zl_16)(0)\n"
@@ -293,18 +294,19 @@ const char prelude_opencl_tiles[] =
     "#if defined(cl_khr_fp64) || defined(__opencl_c_fp64)\n" DOUBLE HELPERS_64("sqrt") COMBINERS_64
     "#define ZL_WIDE f64\n#else\n#define ZL_WIDE f32\n#endif\n"
     "#define ZL_ADDRESS ulong\n"
-    // Work-items of a CPU are loops already; but PoCL 5 for x86 loses loops in branches.
+    // On a CPU work-items are loops, so nothing is unrolled. In branches it is: PoCL 5 for x86 drops loops
+    // there.
     "#ifdef ZL_CPU\n#define ZL_UNROLL\n#define ZL_UNROLL_SOME(turns)\n#else\n#define ZL_UNROLL _Pragma(\"unroll\")\n" UNROLL_SOME "#endif\n"
     "#define ZL_UNROLL_IN_BRANCH _Pragma(\"unroll\")\n"
     "#define ZL_SWAP_32(at, old, next) atomic_cmpxchg(at, old, next)\n"
     "#define ZL_SWAP_64(at, old, next) atom_cmpxchg(at, old, next)\n" ATOMIC_WORDS
-    // Vectors of elements of any type.
+    // Vectors of 4, 8 and 16 bytes with elements of any type.
     "typedef uint zl_4 __attribute__((may_alias));\ntypedef uint2 zl_8 __attribute__((may_alias));\n"
     "typedef uint4 zl_16 __attribute__((may_alias));\n#define zl_words(x) (x)\n#define zl_pairs(x) (x)\n#define zl_renewed(x) (x)\n" VECTOR_ZEROS PLAIN_ONCE
     "#define ZL_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)\n"
     "#define ZL_FAIL(line) atomic_cmpxchg(zl_status, 0, line)\n";
 
-// What CUDA and HIP say in the same way.
+// Definitions that CUDA and HIP have in common.
 #define CUDA_TYPES \
     "#define FN static __device__ __forceinline__\n" \
     "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long long i64;\n" \
@@ -324,7 +326,7 @@ const char prelude_opencl_tiles[] =
     "                 : \"=r\"(x[0]), \"=r\"(x[1]), \"=r\"(x[2]), \"=r\"(x[3]) : \"r\"(zl_shared(at)) : \"memory\");\n" \
     "}\n"
 
-// Copies that run on, matrix instructions: of sm_80 and later. Compiled with --fmad=false.
+// Asynchronous copies and matrix instructions, for sm_80 and later. Compiled with --fmad=false.
 const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_rn", "f")
     CUDA_FLOATS CUDA_HALVES HALF_MATH
     HELPERS_64("__dsqrt_rn") PLAIN_COMBINERS COMBINERS_64 GROUP_HELPERS
@@ -334,18 +336,18 @@ const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_r
     "#define ZL_SHUFFLE_FROM(x, by, of) __shfl_sync(0xffffffffu, x, (by) & (of - 1), of)\n" CUDA_GROUP
     "typedef u32 zl_4;\ntypedef uint2 zl_8;\ntypedef uint4 zl_16;\n"
     "#define ZL_LOAD_ONCE(x) __ldcs(&(x))\n#define ZL_STORE_ONCE(x, value) __stcs(&(x), value)\n"
-    // Numbers of 8 and 16 bits in registers, as words: nvcc would store them two by two.
+    // Turns numbers of 8 and 16 bits in registers into words: nvcc would store them two by two.
     "FN zl_4 zl_words(zl_4 x) { asm(\"\" : \"+r\"(x)); return x; }\n"
     "FN zl_8 zl_words(zl_8 v) { asm(\"\" : \"+r\"(v.x), \"+r\"(v.y)); return v; }\n"
     "FN zl_16 zl_words(zl_16 v) { asm(\"\" : \"+r\"(v.x), \"+r\"(v.y), \"+r\"(v.z), \"+r\"(v.w)); return v; }\n"
-    // Of 16 bits, words are pairs: ptxas makes two numbers that were rounded and are joined by mov, not by
-    // prmt, in one instruction.
+    // For 16-bit numbers, joins pairs by mov and not by prmt: then ptxas rounds and joins two numbers in one
+    // instruction.
     "FN zl_4 zl_pairs(zl_4 x) {\n    u32 y;\n"
     "    asm(\"mov.b32 %0, {%1, %2};\" : \"=r\"(y) : \"h\"((u16)x), \"h\"((u16)(x >> 16)));\n    return y;\n}\n"
     "FN zl_8 zl_pairs(zl_8 v) { return make_uint2(zl_pairs(v.x), zl_pairs(v.y)); }\n"
     "FN zl_16 zl_pairs(zl_16 v) { return make_uint4(zl_pairs(v.x), zl_pairs(v.y), zl_pairs(v.z), zl_pairs(v.w)); }\n"
-    // Groups of a cluster, of compute capability 9 and later: what is put is in the shared memory of one of
-    // them.
+    // Clusters, for compute capability 9 and later: zl_put writes to the shared memory of one of a cluster's
+    // groups.
     "#define ZL_CLUSTER(groups) __cluster_dims__(groups, 1, 1)\n"
     "#define ZL_CLUSTER_ARRIVE asm volatile(\"barrier.cluster.arrive;\" ::: \"memory\")\n"
     "#define ZL_CLUSTER_AWAIT asm volatile(\"barrier.cluster.wait;\" ::: \"memory\")\n"
@@ -376,7 +378,7 @@ const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_r
     "    }\n"
     "ZL_MULTIPLY(zl_multiply_f16, \"f16\")\n"
     "ZL_MULTIPLY(zl_multiply_bf16, \"bf16\")\n"
-    // four warps multiply as one, from descriptors of panels
+    // four warps multiply together (wgmma), from descriptors of panels
     "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n#define ZL_WARPS\n"
     "#define ZL_FENCE asm volatile(\"fence.proxy.async.shared::cta;\" ::: \"memory\")\n"
     "#define ZL_MATRICES_BEGIN asm volatile(\"wgmma.fence.sync.aligned;\" ::: \"memory\")\n"
@@ -388,7 +390,7 @@ const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_r
     "#define ZL_FENCE (void)0\n"
     "#endif\n";
 
-// Without the vendor's headers: clang's own words. Compiled with -ffp-contract=off.
+// Uses clang's own keywords and no headers of the vendor. Compiled with -ffp-contract=off.
 const char prelude_hip_tiles[] =
     "#define __global__ __attribute__((global))\n#define __device__ __attribute__((device))\n"
     "#define __shared__ __attribute__((shared))\n#define __forceinline__ inline __attribute__((always_inline))\n"

@@ -1,10 +1,11 @@
-// program.c - kernels of any statements in plain C, one block of the grid at a time: the dialect `c_tiles`.
+// program.c - renders kernels of any statements in plain C, one block of the grid at a time: the dialect
+// `c_tiles`.
 //
-// The text has three functions. NAME_blocks(run, phase) says how many blocks a phase has, -1 after the last;
-// NAME(run, phase, block) computes one; NAME_room(run, at) is the size of a buffer outside of all blocks, -1
-// after the last. A number that does not fit into 64 bits is -2. Phases come one after the other, the blocks
-// of one in any order. Loops are plain: the compiler's vectoriser does the rest, to which maps say that their
-// iterations do not depend on each other.
+// The text has three functions. NAME_blocks(run, phase) returns the number of blocks of a phase, -1 after the
+// last; NAME(run, phase, block) computes one block; NAME_room(run, at) returns the size of a buffer outside
+// of all blocks, -1 after the last. A number that does not fit into 64 bits is -2. Phases run one after the
+// other, the blocks of a phase in any order. Loops are plain: compilers vectorise them, and a pragma tells
+// them that the iterations of a map do not depend on each other.
 
 #include "render/c/program.h"
 
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CHUNK = 4096 }; // elements of a block where a map of one axis is the whole phase
+enum { CHUNK = 4096 }; // elements per block of a phase that is a map of one axis
 
 // Bodies ----------------------------------------------------------------------------------------------------
 
@@ -150,7 +151,7 @@ static void emit_stmt(struct program *p, const struct tile_stmt *s) {
     case TILE_IF: emit_if(p, s); return;
     case TILE_BREAK: style_line(&p->style, "break;"); return;
     case TILE_WAIT:
-    case TILE_BARRIER: return; // a block is one thread
+    case TILE_BARRIER: return; // a block runs in one thread
     case TILE_GRID: program_fail(p, s, "a grid is inside of another statement", ""); return;
     default: emit_simple(p, s); return;
     }
@@ -221,8 +222,8 @@ static void count_blocks(struct program *p, const struct tile_stmt *s) {
     text_add(p->style.out, ";\n");
 }
 
-// Returns where the phase that begins at s ends. A grid is a phase, and so is a map; otherwise it ends at the
-// next grid.
+// Returns the end of the phase that begins at s: a grid is a phase, and so are all statements before the next
+// grid.
 static const struct tile_stmt *phase_end(const struct tile_stmt *s) {
     if (s->kind == TILE_GRID)
         return s->next;
@@ -242,7 +243,7 @@ static void run_phase(struct program *p, const struct tile_stmt *s, const struct
         map_phase(p, s);
     else
         for (; s != end && !p->failed; s = s->next)
-            if (s->kind != TILE_ALLOC) // outside of all blocks: it has room of its own
+            if (s->kind != TILE_ALLOC) // memory outside of blocks: NAME_room
                 emit_stmt(p, s);
 }
 

@@ -1,4 +1,4 @@
-// program.h - kernels of any statements while they are rendered. Between the files of render/ only.
+// program.h - the state while a kernel of any statements is rendered. Used by the files of render/ only.
 
 #ifndef PROGRAM_H
 #define PROGRAM_H
@@ -6,30 +6,30 @@
 #include "render/c/style.h"
 #include "tile/syntax.h"
 
-// bytes of a block's (a thread's) memory at most; of one of unknown size
+// most bytes of memory of a block (of a thread); of one array whose size is known only at the call
 enum { PROGRAM_STACK = 4 << 20, PROGRAM_ARRAY = 1 << 20 };
 
 struct program {
     struct style style;
     const struct tile_kernel *kernel;
     const struct tile_stmt *at; // for messages
-    int *seen;                  // by id of expression: the statement that it was computed for
-    int *moving; // by id: of a row, whether it depends on the axis
+    int *seen;                  // by id of expression: the stamp of the last statement that computed it
+    int *moving; // by id: whether it depends on the axis of a row, with the row's stamp
     int stamp;
-    struct node_plan *of; // by id: the numbers that values have in the text
-    bool *declared;       // by id of name: a variable of the function
+    struct node_plan *of; // by id: the numbers of values in the text
+    bool *declared;       // by id of name: it is declared in the function
     int numbers;
-    int depth;    // of the branch of a statement's value that text is written into; 0: none
-    int branches; // that a statement is in
-    int64_t stack; // bytes of memory of blocks so far
+    int depth;    // nesting of the branches of rare values at this place of the text; 0: none
+    int branches; // nesting of `if` statements at this place
+    int64_t stack; // bytes of block memory that were declared so far
     const char *symbol;   // of the function
-    struct text row_text; // functions of rows, before it
+    struct text row_text; // the row functions, which precede the function
     int rows;
     bool checks; // every index is tested: ZL_CHECK
-    bool fences; // what threads wrote is for matrix instructions to read
-    const struct tile_stmt *ahead; // copies that are begun while the next product runs; NULL: none
+    bool fences; // barriers also order writes of threads before the reads of matrix instructions
+    const struct tile_stmt *ahead; // copies to begin while the next product runs; NULL: none
     bool failed;
-    // Statements that the target writes in its own way; NULL, or false: as plain C does.
+    // Writes a statement in the target's own way and returns true; NULL, or if it returns false: plain C.
     bool (*own)(struct program *p, const struct tile_stmt *s);
 };
 
@@ -43,14 +43,14 @@ void program_extents(struct program *p, const struct tile_stmt *s);
 void program_strides(struct program *p, const struct tile_buffer *b);
 // Declares the local variables of a function with this body.
 void program_locals(struct program *p, const struct tile_stmt *body);
-// Appends what `write` writes of the program's kernel to style->out, after what it leaves in row_text.
-// Returns false, with an error, if that fails.
+// Appends the text that `write` writes for the program's kernel to style->out, after the row functions in
+// row_text. Returns false, with an error, if that fails.
 bool program_write(struct program *p, struct style *style, void (*write)(struct program *p));
 
 // program_values.c ------------------------------------------------------------------------------------------
 
-// Sets p->failed and, for the first failure, the error: why, then what, at statement s (NULL: at the kernel).
-// Returns false.
+// Sets p->failed and, for the first failure, the error: `why`, then `what`, at statement s (NULL: at the
+// kernel). Returns false.
 bool program_fail(struct program *p, const struct tile_stmt *s, const char *why, const char *what);
 // Returns the stride of an axis in elements; -1 if it is not known before a call.
 int64_t program_stride(const struct tile_buffer *b, int axis);
@@ -72,7 +72,8 @@ void program_operand(struct program *p, expr e);
 // Appends text, with the name of the next operand instead of each @ of the format.
 void program_text(struct program *p, const expr *operand, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-// Appends such text as a line. If its format ends with {, what follows is indented until style_close.
+// Appends a line of text as program_text does. If its format ends with {, the lines after it are indented
+// until style_close.
 void program_line(struct program *p, const expr *operand, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 // Opens a block in which the values of a statement, and `more` others, are emitted.
@@ -88,8 +89,8 @@ void program_offset(struct program *p, const struct tile_buffer *b, const expr *
 void program_quoted(struct text *out, const char *text);
 // Returns the number of elements that a buffer's memory holds; -1 if it is not known before a call.
 int64_t program_elements(const struct tile_buffer *b);
-// Returns the bytes of these elements, two numbers each if they are complex; -1 if their number is not known
-// or 64 bits do not suffice.
+// Returns the bytes of these elements (two numbers each if complex); -1 if their number is unknown or does
+// not fit into 64 bits.
 int64_t program_size(const struct tile_buffer *b);
 
 // Statements whose values were emitted.
@@ -101,16 +102,16 @@ program_statement program_store, program_atomic, program_message, program_alloc,
 
 // Returns whether all statements of a map can be row functions along its last axis.
 bool program_has_rows(struct program *p, const struct tile_stmt *map);
-// Writes these functions, and a call of each. A call computes `count` elements (a name of the text), the
-// first of which is where the variable of the last axis is.
+// Writes these functions, and a call of each. A call computes `count` elements (a name in the text), starting
+// at the value of the last axis's variable.
 void program_rows(struct program *p, const struct tile_stmt *map, const char *count);
 
 // Writes statements from s on as one row function if they compute a row and reduce it to one element. Returns
 // the last of them; NULL, with nothing written, if they do not.
 const struct tile_stmt *program_reduced(struct program *p, const struct tile_stmt *s);
 
-// Fills out with the expressions that the text of a product needs and its statement does not have: sizes of
-// buffers. Returns how many there are.
+// Writes to `out` the expressions that the text of a product needs and its statement does not have: sizes of
+// buffers. Returns their number.
 int program_gemm_sizes(const struct tile_stmt *s, expr *out);
 
 #endif

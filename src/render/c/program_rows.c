@@ -1,10 +1,11 @@
-// program_rows.c - the innermost axis of a map as a row: the same functions over the vector layer that arrays
-// have.
+// program_rows.c - writes the innermost axis of a map as row functions over the vector layer, like those that
+// compute arrays.
 //
-// A statement of a map is a row if what it loads and stores moves by one element along the axis, or not at
-// all. What does not move is computed before and given as a scalar. Statements are rows one after the other:
-// points of a map do not depend on each other. A row that is reduced to one element is one function with its
-// reduction. Short formulas without much to say stay loops, which compilers turn into vectors as well.
+// A statement of a map becomes a row if the elements that it loads and stores move by one element along the
+// axis, or not at all. Values that do not move are computed before and passed as scalars. Statements become
+// rows one after the other, because the points of a map do not depend on each other. A row that is reduced to
+// one element is one function with its reduction. Short formulas of simple ops stay loops, which compilers
+// vectorise as well.
 
 #include "render/c/program.h"
 
@@ -12,26 +13,26 @@
 
 #include <stdio.h>
 
-enum { LONG = 12, INPUTS = 24 }; // nodes of a formula that is worth a row; most inputs of one
+enum { LONG = 12, INPUTS = 24 }; // least nodes of a simple formula that becomes a row; most inputs of a row
 
-// A row while it is made.
+// A row while its function is built.
 struct row {
     struct program *p;
-    const struct tile_stmt *s;      // its store
-    const struct tile_name *along;  // the axis
-    const struct tile_stmt *reduce; // of what it stores, to one element; NULL: none
-    bool is_kept;                   // what it stores is read by others than the reduction
-    int nodes;                      // of the formula
-    bool is_hard;                   // for a compiler's vectoriser
+    const struct tile_stmt *s;      // the store of the row
+    const struct tile_name *along;  // the variable of the axis
+    const struct tile_stmt *reduce; // the reduction of the stored row to one element; NULL: none
+    bool is_kept;                   // the stored row is also read elsewhere
+    int nodes;                      // nodes of the formula
+    bool is_hard;                   // compilers do not vectorise it well
     int inputs;
-    expr input[INPUTS];     // loads that move, and what does not
-    bool is_vector[INPUTS]; // it is such a load
-    expr made[INPUTS];      // the same in the row's kernel
+    expr input[INPUTS];     // loads that move along the axis, and values that do not
+    bool is_vector[INPUTS]; // the input is a load that moves
+    expr made[INPUTS];      // the inputs in the row's kernel
 };
 
 // What a formula needs --------------------------------------------------------------------------------------
 
-// Whether a node depends on the axis. Nodes are shared, so each is looked at once a row.
+// Returns whether a node depends on the axis. Nodes are shared, so the answer is kept for each node of a row.
 static bool moves(struct row *r, expr e) {
     int *known = &r->p->moving[e->id], yes = 2 * r->p->stamp + 1;
     if (*known >> 1 != r->p->stamp) {
@@ -65,7 +66,7 @@ static bool is_hard(expr e) {
     return is_half || e->op == TILE_RARE || (is_float && (e->op == TILE_MAX || e->op == TILE_MIN));
 }
 
-// Whether the node is part of the formula or one of its inputs.
+// Adds a node to the formula or to its inputs. Returns false if it can be neither.
 static bool look(struct row *r, expr e) {
     struct program *p = r->p;
     if (p->seen[e->id] == p->stamp)
@@ -170,7 +171,7 @@ static struct tile_kernel *build(struct row *r) {
     return tile_end();
 }
 
-// The number of the row's function in the text; -1 and an error.
+// Writes the row's function and returns its number in the text; -1, with an error, if that fails.
 static int add_function(struct row *r) {
     struct text symbol = {0}, text = {0};
     struct program *p = r->p;
@@ -178,7 +179,7 @@ static int add_function(struct row *r) {
     text_add(&symbol, "%s_row%d", p->symbol, p->rows);
     bool done = kernel && pass_run(kernel, render_target("c"), NULL) && !symbol.failed &&
                 render_function(&text, kernel, "c", symbol.data) && !text.failed;
-    if (done) // a reduction begins with what it is defined by
+    if (done) // the text of a reduction begins with a helper function, so `static` cannot precede it
         text_add(&p->row_text, "%s%s", r->reduce ? "" : "static ", text.data);
     tile_free(kernel);
     text_free(&symbol);
@@ -188,7 +189,7 @@ static int add_function(struct row *r) {
 
 // The call --------------------------------------------------------------------------------------------------
 
-// All expressions that the call is made of.
+// Writes to `root` all expressions that the call names, and returns their number.
 static int roots_of(const struct row *r, expr *root) {
     int count = 0;
     for (int i = 0; i < r->s->indices; i++)
@@ -255,8 +256,8 @@ void program_rows(struct program *p, const struct tile_stmt *map, const char *co
 
 // Rows that are reduced -------------------------------------------------------------------------------------
 
-// A map of one line with one store, the memory of a result, and the reduction of that line to it; before them
-// maybe the memory of the line.
+// A map of one row with one store, the allocation of a result, and the reduction of the row to it. `memory`
+// is an allocation before these, perhaps that of the row, or NULL.
 struct reduced {
     const struct tile_stmt *memory, *map, *result, *reduce;
 };
@@ -289,7 +290,8 @@ static bool is_kept(const struct reduced *d) {
            pass_loads(store->value, store->buffer);
 }
 
-// The number of a function for it; -1: it has none, which is no error unless memory is out.
+// Returns the number of a function for the row; -1 if there is none, which is an error only if memory runs
+// out.
 static int try_function(struct row *r) {
     int number = is_row(r) ? add_function(r) : -1;
     zl_error_kind kind = ZL_ERROR_COMPILE;

@@ -1,5 +1,5 @@
-// program_values.c - expressions and simple statements of kernels in plain C: each node of an expression is a
-// constant of its own, in the block of the statement that uses it.
+// program_values.c - writes expressions and simple statements of kernels in plain C: each node of an
+// expression is a constant of its own, in the block of the statement that uses it.
 
 #include "render/gpu_c/group.h"
 
@@ -27,7 +27,7 @@ int64_t program_stride(const struct tile_buffer *b, int axis) {
 
 static void emit_node(struct program *p, expr e);
 
-// Visits all that the text of a node names.
+// Visits all values that the text of a node names.
 static void each_operand(struct program *p, expr e, void (*visit)(struct program *p, expr e)) {
     for (int i = 0; i < tile_operands(e); i++)
         visit(p, tile_operand(e, i));
@@ -35,7 +35,7 @@ static void each_operand(struct program *p, expr e, void (*visit)(struct program
         visit(p, e->buffer->shape[i]);
 }
 
-// Times what an index counts in elements.
+// Appends the factor of an index: the stride of its axis in elements.
 static void text_stride(struct program *p, const struct tile_buffer *b, int axis) {
     int64_t stride = program_stride(b, axis);
     if (stride < 0)
@@ -62,11 +62,12 @@ bool program_has_panels(const struct tile_buffer *b) {
     return b->swizzle && pass_number(b->shape[b->ndim - 1]) * tile_type_bytes(b->type) >= 128;
 }
 
-// Vectors of 16 bytes in rows of a power of two: their places within 128 bytes depend on the row. Longer rows
-// are cut: 128 bytes of each row are contiguous, then the next 128 bytes of each.
+// Appends the place of an element in a swizzled buffer. Rows consist of vectors of 16 bytes, as many as a
+// power of two, and the place of a vector within 128 bytes depends on the row. Longer rows are cut into
+// panels: 128 bytes of every row are contiguous, then the next 128 bytes of every row.
 static void swizzled(struct program *p, const struct tile_buffer *b, const expr *index) {
     int last = b->ndim - 1, bytes = tile_type_bytes(b->type);
-    if (b->ndim > 2) { // matrices of a stack begin where the pattern does
+    if (b->ndim > 2) { // in a stack, the pattern begins anew with each matrix
         program_offset(p, b, index, 0, b->ndim - 2);
         text_add(p->style.out, " + ");
     }
@@ -97,13 +98,15 @@ void program_element(struct program *p, const struct tile_buffer *b, const expr 
     element(p, b, index, -1);
 }
 
-// Ranges are those of numbers that do not wrap around, which is checked of sizes that are known at launch.
+// Returns whether an index is certainly inside of the buffer. Ranges hold if numbers do not wrap around,
+// which is checked for sizes that are known at launch.
 static bool is_known_inside(const struct tile_buffer *b, const expr *index, int axis) {
     struct pass_range at = pass_range(index[axis]), size = pass_range(b->shape[axis]);
     return at.low >= 0 && at.high < size.low && (size.high != INT64_MAX || tile_is_known_at_launch(b));
 }
 
-// Tests of what is not known of an index, each behind `and`; how many.
+// Appends `and` and tests of the indices that may be outside, joined by &&; nothing if there are none.
+// Returns their number.
 static int tests(struct program *p, const struct tile_buffer *b, const expr *index, const char *and) {
     int count = 0;
     for (int i = 0; p->checks && i < b->ndim; i++) {
@@ -167,7 +170,7 @@ static void declare(struct program *p, expr e, const char *constant) {
              *number);
 }
 
-// What was computed in a branch is not known behind it.
+// Forgets the values that were computed in a branch: they are not visible after it.
 static void forget(struct program *p, expr e) {
     if (p->seen[e->id] != p->stamp || p->of[e->id].block <= p->depth)
         return;
@@ -175,8 +178,8 @@ static void forget(struct program *p, expr e) {
     each_operand(p, e, forget);
 }
 
-// The common value first; then, in a branch, the rare one. Returns false if that is there already, or costs
-// nothing.
+// Writes the common value; then, in a branch, the rare one. Returns false if the rare one is a constant or
+// was computed already.
 static bool emit_rare(struct program *p, expr e) {
     expr rare = e->arg[1];
     emit_node(p, e->arg[0]);
@@ -195,8 +198,8 @@ static bool emit_rare(struct program *p, expr e) {
     return true;
 }
 
-// Each node once a statement. Its number is that of its first place in the text: ids are in the order in
-// which the compiler that built this had operands made.
+// Writes each node once per statement. Nodes are numbered by their first place in the text, because ids
+// depend on the order in which the compiler of this code evaluates arguments.
 static void emit_node(struct program *p, expr e) {
     if (p->seen[e->id] == p->stamp)
         return;
@@ -269,7 +272,7 @@ void program_open(struct program *p, const struct tile_stmt *s, int more, const 
 
 // Simple statements -----------------------------------------------------------------------------------------
 
-// What a store or an atomic depends on.
+// Writes the `if` of a store or an atomic, with its mask and the tests of its indices.
 static void open_masked(struct program *p, const struct tile_stmt *s) {
     bool is_tested = false;
     for (int i = 0; p->checks && i < s->indices; i++)
@@ -326,7 +329,7 @@ static const char *atomic_word(enum tile_op op) {
     }
 }
 
-// NULL and a failure: the target has none.
+// Returns the name of an atomic's op; NULL, with an error, if the target does not have it.
 static const char *find_atomic(struct program *p, const struct tile_stmt *s) {
     struct tile_type type = s->buffer->type;
     const char *word = atomic_word(s->combine);
@@ -338,7 +341,7 @@ static const char *find_atomic(struct program *p, const struct tile_stmt *s) {
     return NULL;
 }
 
-// Groups of threads have macros that are statements.
+// For groups of threads an atomic is a macro that is a statement.
 void program_atomic(struct program *p, const struct tile_stmt *s) {
     struct tile_type type = s->buffer->type;
     struct text *out = p->style.out;
@@ -375,7 +378,7 @@ void program_quoted(struct text *out, const char *text) {
     text_add(out, "\"");
 }
 
-// In a block that begins before it and ends behind it.
+// Writes the report of a failure, a return, and the closing brace of the block that the caller opened.
 static void fail_if(struct program *p, const struct tile_stmt *s, const char *message) {
     text_add(p->style.out, "%*srun->fail(run, %d, ", 4 * p->style.indent, "", s->place.line);
     program_quoted(p->style.out, message);
@@ -401,7 +404,7 @@ void program_message(struct program *p, const struct tile_stmt *s) {
         program_text(p, &s->value, ", 1, (f64)(@));\n");
 }
 
-// Strides of a block's own memory are numbers, the first of which is the largest.
+// Strides of a block's own memory are constants, of which the first is the largest.
 int64_t program_elements(const struct tile_buffer *b) {
     int64_t count;
     if (b->memory != TILE_SHARED || !b->stride || !b->ndim)
@@ -414,7 +417,8 @@ int64_t program_size(const struct tile_buffer *b) {
     return tile_times(program_elements(b), tile_type_bytes(b->type), &bytes) ? bytes : -1;
 }
 
-// Strides are of memory outside of blocks only: those are known at launch, and so is that their sum fits.
+// Here only memory outside of blocks has strides. They are known at launch, where it was checked that the sum
+// fits.
 void program_bytes(struct program *p, const struct tile_buffer *b) {
     struct text *out = p->style.out;
     if (b->stride) {
@@ -439,8 +443,7 @@ void program_view(struct program *p, const struct tile_buffer *b) {
     style_line(&p->style, "%s%s *b%d = (%s%s *)b%d;", constant, type, b->id, constant, type, b->base->id);
 }
 
-// Where its size or that of its memory is known only when the block runs, a view is compared with its memory
-// there.
+// If the size of a view or of its memory is known only when the block runs, writes a test that the view fits.
 static void check_view(struct program *p, const struct tile_stmt *s) {
     const struct tile_buffer *b = s->buffer;
     expr root[2 * TILE_DIMS];
@@ -466,8 +469,7 @@ static void check_view(struct program *p, const struct tile_stmt *s) {
     text_free(&why);
 }
 
-// Memory whose size is known when the block runs: an array of that size, which begins at a multiple of 64
-// bytes.
+// Declares memory whose size is known only when the block runs: an array of that size, aligned to 64 bytes.
 static void sized_at_call(struct program *p, const struct tile_stmt *s) {
     const struct tile_buffer *b = s->buffer;
     const char *type = program_memory(b->type);
@@ -486,7 +488,7 @@ static void sized_at_call(struct program *p, const struct tile_stmt *s) {
     program_strides(p, b);
 }
 
-// Memory of a block is on the stack of its thread.
+// The memory of a block is on the stack of its thread.
 void program_alloc(struct program *p, const struct tile_stmt *s) {
     const struct tile_buffer *b = s->buffer;
     if (b->base) {
@@ -509,7 +511,7 @@ void program_alloc(struct program *p, const struct tile_stmt *s) {
 
 // The unit for products of tiles ----------------------------------------------------------------------------
 
-// Where a region begins, by its first `axes` axes.
+// Appends the address of a region's origin, along its first `axes` axes.
 static void tile_address(struct program *p, const struct tile_region *r, int axes) {
     text_add(p->style.out, "b%d", r->buffer->id);
     if (r->origin && axes) {
@@ -518,7 +520,7 @@ static void tile_address(struct program *p, const struct tile_region *r, int axe
     }
 }
 
-// One line to one element.
+// Reduces one row to one element.
 void program_reduce(struct program *p, const struct tile_stmt *s) {
     text_add(p->style.out, "%*srun->reduce(%d, %d, b%d, ", 4 * p->style.indent, "", (int)s->combine,
              (int)tile_dtype_of(s->region[0].buffer->type), s->region[1].buffer->id);
@@ -546,7 +548,7 @@ int program_gemm_sizes(const struct tile_stmt *s, expr *out) {
     return count;
 }
 
-// Rows of a parameter; none where an index before them is outside.
+// Appends the number of rows of a parameter; 0 if an index before them is outside.
 static void rows_inside(struct program *p, const struct tile_region *r) {
     int rows = r->buffer->ndim - 2;
     for (int i = 0; r->origin && i < rows; i++)
@@ -554,7 +556,7 @@ static void rows_inside(struct program *p, const struct tile_region *r) {
     program_operand(p, r->buffer->shape[rows]);
 }
 
-// struct zl_tile of the prelude.
+// Appends a struct zl_tile, which the prelude defines.
 static void matrix(struct program *p, const struct tile_region *r, bool transposed) {
     struct text *out = p->style.out;
     int ndim = r->buffer->ndim;

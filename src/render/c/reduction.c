@@ -1,8 +1,8 @@
-// reduction.c - one row to one element, in `c` and `c_scalar`.
+// reduction.c - renders reductions of one row to one element, in `c` and `c_scalar`.
 //
-// What combines is the row kernel of that op, rendered as an inline function of two values. Lane j takes
-// elements j, j + lanes, ...; then lane j takes lane j + lanes / 2, until one is left: the order that the
-// interpreter defines.
+// The combining function is the row kernel of the op, rendered as an inline function of two values. Lane j
+// combines elements j, j + lanes, ...; then lane j combines with lane j + lanes / 2, until one is left: the
+// order that the interpreter defines.
 
 #include "render/c/reduction.h"
 
@@ -140,8 +140,8 @@ static void define_complex(struct text *out, const struct reduction *r) {
              r->name);
 }
 
-// Defines STEP(R), by which register R takes its elements of a block. Some levels add elements to a wider sum
-// in one instruction.
+// Defines STEP(R), which combines register R of the accumulator with its elements of a block. Some levels add
+// elements to a wider sum in one instruction.
 static void define_step(struct text *out, const struct reduction *r) {
     if (r->combine == TILE_ADD && r->input == ZL_FLOAT16) {
         text_add(
@@ -190,9 +190,9 @@ void reduction_finish(struct style *s, const struct reduction *r, int argument) 
 }
 
 // Writes the reduction: full blocks of lanes, then the remaining elements before n, then the halving of
-// lanes. If `run` is longer than n, what follows in memory is prefetched. That has a loop of its own, since
-// one more instruction slows the loop over data in cache. Only the lists of the header know how many
-// registers there are.
+// lanes. If `run` is longer than n, the data after n is prefetched, in a loop of its own, because one more
+// instruction slows the loop over data in cache. The text uses the lists of the header (VEC_EACH_128), since
+// only the header has the number of registers.
 static void vector_function(struct style *s, const struct reduction *r) {
     int lanes = r->is_complex ? 64 : 128; // bytes
     style_open(s, "void %s(char *const *p, int64_t n, int64_t run)", r->symbol);

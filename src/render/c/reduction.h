@@ -1,19 +1,19 @@
-// reduction.h - reductions of one row while they are rendered. Between the files of render/ only.
+// reduction.h - functions that render reductions of one row. Used by the files of render/ only.
 
 #ifndef REDUCTION_H
 #define REDUCTION_H
 
 #include "render/c/style.h"
 
-// How a dialect says the same.
+// The words of a dialect.
 struct reduction_words {
-    const char *function; // what an inline function begins with
+    const char *function; // the beginning of an inline function
     const char *prefix;   // of the type of a value
     const char *pair;     // type of a complex number
-    const char *truth;    // type of a truth value, after the prefix
+    const char *truth;    // type of a boolean, after the prefix
 };
 
-// What the text needs to know of one reduction.
+// A reduction, as the text needs it.
 struct reduction {
     const struct reduction_words *words;
     const char *symbol, *name; // the function is called symbol, its helper name_step
@@ -21,7 +21,7 @@ struct reduction {
     enum tile_op combine;
     bool is_complex;
     const char *value;  // type of one value, after the prefix; of complex numbers, of one part
-    int element, bytes; // of the input; of a value in a lane
+    int element, bytes; // bytes of an element of the input, and of a value in a lane
 };
 
 // reduction.c -----------------------------------------------------------------------------------------------

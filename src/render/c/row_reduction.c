@@ -1,5 +1,6 @@
-// row_reduction.c - a map over rows and the reduction of one of its results as one loop, in the dialect `c`:
-// the lanes accumulate values as they are computed. A result that only the reduction reads is not stored.
+// row_reduction.c - renders a map over rows and the reduction of one of its results as one loop, in the
+// dialect `c`: the lanes accumulate values as they are computed. A result that only the reduction reads is
+// not stored.
 //
 //     kernel row(x: f32[n], m: f32[1]) -> (y: f32[n], sum: f32[1]) {
 //       local z: f32[n]
@@ -88,7 +89,7 @@ static bool is_inline(const struct plan *plan, expr e) {
 
 // Text ------------------------------------------------------------------------------------------------------
 
-// Adds a macro of R with these lines.
+// Appends the definition of a macro of R with these lines.
 static void add_macro(struct text *out, const char *name, int number, const struct text *lines) {
     text_add(out, "#define %s%d(R)", name, number);
     for (const char *at = lines->data, *end; at && (end = strchr(at, '\n')); at = end + 1) {
@@ -163,7 +164,7 @@ static void declare(struct style *s) {
     }
 }
 
-// Of all inputs and results but that of the reduction.
+// Calls emit for all rows: inputs, and outputs except the result of the reduction.
 static void for_rows(struct style *s, const struct tile_stmt *map,
                      void (*emit)(struct style *s, int at, bool is_output, int bytes)) {
     const struct tile_kernel *kernel = s->plan->kernel;

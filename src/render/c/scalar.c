@@ -1,8 +1,8 @@
-// scalar.c - how the C dialects spell values that compute one element at a time; two of these dialects:
-// `c_scalar`, a loop in plain C, and `c_tiles`.
+// scalar.c - spells values in the C dialects that compute one element at a time, and defines two of these
+// dialects: `c_scalar`, a loop in plain C, and `c_tiles`.
 //
 // Types have the IR's names (f32, u8, ...), which each prelude defines; f16 and bf16 hold bits. Integer
-// arithmetic is done in unsigned types of at least 32 bits, which wrap around.
+// arithmetic uses unsigned types of at least 32 bits, which wrap around.
 
 #include "render/c/scalar.h"
 
@@ -14,8 +14,9 @@
 #define NUMBERS (PASS_INTEGER | PASS_FLOAT)
 #define HALVES  SCALAR_HALVES
 
-// Besides the operands and their type: %w the unsigned type to compute in, %u the unsigned type, %n its bits,
-// %k a constant count. halves: the 16-bit floats that the language itself adds, multiplies and compares.
+// Placeholders besides the operands and their type: %w is the unsigned type in which to compute, %u the
+// unsigned type of the operand's width, %n the bits of the operand, %k a constant count. `halves` are the
+// 16-bit floats that the language itself adds, multiplies and compares.
 #define UNSIGNED(op) "(%t)((%w)%a " op " (%w)%b)"
 
 #define WORDS(halves)                                                                                       \
@@ -40,15 +41,15 @@
     [TILE_SELECT] = {NUMBERS | HALVES, "%a ? %b : %c"}, [TILE_RARE] = {NUMBERS | HALVES, "%a ? %b : %c"},   \
     [TILE_FMA] = {PASS_FLOAT, "zl_fma_%t(%a, %b, %c)"}
 
-// Signed SHR: see spelling_of.
+// spelling_of has the spelling of signed SHR.
 static const struct spelling words[TILE_OP_COUNT] = {
     WORDS(0), [TILE_FLOORDIV] = {PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64), NULL, "zl_floordiv_%t(%a, %b)"}};
 
-// CUDA's own arithmetic of 16-bit floats rounds once, as a detour through f32 does.
+// CUDA's own arithmetic of 16-bit floats rounds once; computing in f32 and rounding gives the same.
 static const char *const half_words[TILE_OP_COUNT] = {
     [TILE_ADD] = "zl_add_%t(%a, %b)", [TILE_SUB] = "zl_sub_%t(%a, %b)", [TILE_MUL] = "zl_mul_%t(%a, %b)"};
 
-// Groups of threads divide their numbers: 32 bits too.
+// Kernels for groups of threads divide thread numbers, which have 32 bits.
 #define DIVISIBLE (PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64) | PASS_BIT(ZL_INT32) | PASS_BIT(ZL_UINT32))
 #define PLAIN_WORDS(halves) WORDS(halves), [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"}
 #define GROUP_WORDS(halves) PLAIN_WORDS(halves), [TILE_EXP] = {PASS_BF16, "zl_exp_bf16(%a)"}
@@ -199,7 +200,7 @@ void render_scalar_any(struct style *s, expr mask) {
 
 // The function ----------------------------------------------------------------------------------------------
 
-// The type in memory of a row.
+// Returns the type of a row's elements in memory.
 static const char *memory_name(struct tile_type type) {
     return tile_type_is_bool(type) ? "u8" : tile_type_is_complex(type) ? "f32" : tile_type_name(type);
 }
@@ -225,7 +226,8 @@ static void body(struct style *s) {
             store_part(s, stmt, part);
 }
 
-// Parameters in the order of arguments: calls emit(s, place, 'x' or 'y', type in memory, is_output).
+// Calls emit(s, at, place, type in memory, is_output) for each parameter `at`, in the order of their places
+// among the arguments.
 static void each_argument(struct style *s, void (*emit)(struct style *s, int at, int place, const char *type,
                                                         bool is_output)) {
     const struct tile_kernel *kernel = s->plan->kernel;

@@ -1,12 +1,12 @@
-// scalar.h - what the dialects that compute one element at a time share: how values are spelled, and the
-// record of such a target. Between the files of render/ only.
+// scalar.h - shared by the dialects that compute one element at a time: the spelling of values, and the
+// record of such a target. Used by the files of render/ only.
 
 #ifndef SCALAR_H
 #define SCALAR_H
 
 #include "render/c/style.h"
 
-// Spellings for groups of threads, which divide 32-bit numbers: of base ops alone; without an exp2 of the
+// Spellings for groups of threads, which divide 32-bit numbers: base ops only; without an exp2 of the
 // target's own; with it; and with CUDA's arithmetic of 16-bit floats.
 extern const struct spelling scalar_plain_words[TILE_OP_COUNT], scalar_group_words[TILE_OP_COUNT],
     scalar_exp2_words[TILE_OP_COUNT], scalar_cuda_words[TILE_OP_COUNT];
@@ -26,7 +26,7 @@ bool render_scalar_is_inline(const struct plan *plan, expr e);
     .type = render_scalar_type, .value = render_scalar_value, .operand = render_scalar_operand, \
     .any = render_scalar_any, .is_inline = render_scalar_is_inline
 
-// The record of a target: its name, its spellings, then other members, each with a comma behind.
+// The record of a target: its name, its spellings, then other members, each followed by a comma.
 #define SCALAR_WIDE   PASS_INTEGER | PASS_FLOAT
 #define SCALAR_HALVES (PASS_F16 | PASS_BF16)
 #define SCALAR_TARGET(target_name, words, ...)                 \

@@ -1,5 +1,5 @@
-// statements.c - the statements of a map's body, the same in every dialect: one a register of a node, in
-// order of id, and an if around what is rarely needed.
+// statements.c - writes the statements of a map's body, the same in every dialect: one per register of a
+// node, operands first, with an `if` around rarely needed nodes.
 
 #include "render/c/style.h"
 
@@ -54,7 +54,8 @@ void style_expand(struct style *s, const char *spelling, expr e, int j,
     }
 }
 
-// [type] name = value; for all registers of e. other: whose registers are the values; NULL: what e computes.
+// Writes `[type] name = value;` for all registers of e. The values are the registers of `other` or, if that
+// is NULL, the value of e.
 static void assign(struct style *s, expr e, bool declares, expr other) {
     for (int j = 0; j < render_plan_registers(s->plan, e); j++) {
         begin_line(s);
@@ -69,7 +70,7 @@ static void assign(struct style *s, expr e, bool declares, expr other) {
     }
 }
 
-// The common value first; then, if any lane needs it, the rare one and the choice.
+// Writes the common value; then, if any lane needs it, the rare one and the select.
 static void declare_rare(struct style *s, expr e) {
     assign(s, e, true, e->arg[2]);
     begin_line(s);

@@ -1,4 +1,4 @@
-// style.h - what the files of the C family share. Between the files of render/ only.
+// style.h - shared by the files that render the C family. Used by the files of render/ only.
 
 #ifndef STYLE_H
 #define STYLE_H
@@ -9,26 +9,26 @@ struct style {
     struct text *out;
     const struct plan *plan;
     const struct dialect *dialect;
-    const struct target *target; // of the dialect, or of a unit
+    const struct target *target; // the record of the dialect, or of a unit
     int indent;
-    const char *lane; // in names of registers instead of their number; NULL: the number
+    const char *lane; // replaces the number in names of registers; NULL: the number
 };
 
 struct dialect {
     struct target target;
-    const char *prelude; // NULL: its code is no text
-    // Write the whole function of a map; of a reduction of one row (NULL: none).
+    const char *prelude; // NULL: its code is not text
+    // Write the whole function of a map, or of a reduction of one row (NULL: not supported).
     void (*map)(struct style *s, const char *symbol);
     bool (*reduction)(struct style *s, const struct tile_kernel *kernel, const char *symbol);
-    // Writes the functions of a kernel of any statements (NULL: it has none).
+    // Writes the functions of a kernel of any statements (NULL: not supported).
     bool (*program)(struct style *s, const struct tile_kernel *kernel, const char *symbol);
-    // Append what the statements of a map need: the type of a variable, the j-th register of a value in terms
-    // of its operands, the name of that register, and whether any lane of a mask is true.
+    // Append parts of a map's statements: the type of a variable, the j-th register of a value in terms of
+    // its operands, the name of that register, and a test whether any lane of a mask is true.
     void (*type)(struct style *s, expr e);
     void (*value)(struct style *s, expr e, int j);
     void (*operand)(struct style *s, expr e, int j);
     void (*any)(struct style *s, expr mask);
-    const struct group_words *words; // of groups of threads: see group.h
+    const struct group_words *words; // for groups of threads: see group.h
     // Returns whether the node is spelled where it is used, and so has no statement.
     bool (*is_inline)(const struct plan *plan, expr e);
 };
@@ -64,7 +64,7 @@ bool render_group(struct style *s, const struct tile_kernel *kernel, const char 
 
 // Writes a line.
 void style_line(struct style *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// Writes a line that ends with an opening brace, and indents what follows.
+// Writes a line that ends with an opening brace, and indents the lines after it.
 void style_open(struct style *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // Ends the indentation and writes the closing brace.
 void style_close(struct style *s);

@@ -1,8 +1,8 @@
 // vector.c - the dialect `c`: C on the vector layer (device/cpu/vec).
 //
-// A value of the narrowest dtype takes `unroll` registers and a wider one proportionally more: v7_0, v7_1,
-// ... So the text does not depend on the size of registers. Booleans are masks as wide as the values that
-// were compared; a mask is converted to another width where it is used.
+// A value of the narrowest dtype takes `unroll` registers (v7_0, v7_1, ...) and a wider one proportionally
+// more, so that the text does not depend on the size of registers. Booleans are masks as wide as the values
+// that were compared; a mask is converted to another width where it is used.
 
 #include "render/c/style.h"
 
@@ -11,8 +11,10 @@
 #include <string.h>
 
 enum {
-    FETCH_NODES = 16, // values of a kernel that waits for memory: more take longer than their input
-    SHORT_NODES = 8,  // of one whose end is computed by single registers: sooner than it is copied
+    // most values of a kernel that prefetches: with more, computing takes longer than loading
+    FETCH_NODES = 16,
+    // most values of one that computes its end by single registers: faster than copying the end
+    SHORT_NODES = 8,
 };
 
 // Spellings -------------------------------------------------------------------------------------------------
@@ -21,8 +23,8 @@ enum {
 #define FLOATS  (PASS_FLOAT | PASS_F16)
 #define HALVES  (PASS_F16 | PASS_BF16)
 
-// %m is the mask in front, as wide as the value; %n a shift's constant count; %d the third operand, which the
-// instruction may overwrite.
+// %m is the mask (operand 0) with lanes as wide as the value's, %r the type of the result, %d operand 2, an
+// addend that the instruction may overwrite.
 static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_NEG] = {NUMBERS | HALVES, "vec_neg_%t(%a)"},
     [TILE_ABS] = {PASS_SIGNED | FLOATS | HALVES, "vec_abs_%t(%a)"},
@@ -238,7 +240,8 @@ static void type(struct style *s, expr e) {
         text_add(s->out, "vec_%s", is_complex(e) ? "f32" : type_name(e));
 }
 
-// Pairs are split where they are stored, and a single complex number where its parts are used.
+// A pair has no variable: its parts are stored separately. A single complex number is read where its parts
+// are used.
 static bool is_inline(const struct plan *plan, expr e) {
     return e->op == TILE_CONST || e->op == TILE_PAIR || (is_complex(e) && plan->of[e->id].is_fixed);
 }
@@ -336,8 +339,8 @@ static void fetch(struct style *s, int at, char name, int bytes, bool is_output)
         style_line(s, "vec_fetch(%c%d, ahead * %d, BLOCK * %d);", name, at, bytes, bytes);
 }
 
-// Returns whether a row is bound by memory: it computes little on one input. Two inputs are already fetched
-// in parallel.
+// Returns whether a row is bound by memory: it computes little on one input. Loads of two inputs already
+// overlap.
 static bool fetches(const struct style *s) {
     const struct tile_kernel *kernel = s->plan->kernel;
     int inputs = 0;
@@ -361,7 +364,7 @@ static void finish(struct style *s, int at, char name, int bytes, bool is_output
         style_line(s, "%c%d = end%d + rest * %d;", name, at, at, bytes);
 }
 
-// Advances the pointers of single numbers to those of the next run.
+// Advances the pointers of inputs that have one element per run.
 static void advance_scalars(struct style *s) {
     const struct tile_kernel *kernel = s->plan->kernel;
     for (int i = 0; i < kernel->parameters; i++)
@@ -392,8 +395,8 @@ static void short_end(struct style *s) {
     s->plan = plan;
 }
 
-// Writes the loop of a map: full blocks first; then the rest is copied to where a whole block fits and goes
-// through the same loop. If `run` is longer than n, what follows in memory is prefetched.
+// Writes the loop of a map: first full blocks; then the rest is copied to memory for a whole block, which
+// goes through the same loop. If `run` is longer than n, the data after n is prefetched.
 static void map(struct style *s, const char *symbol) {
     bool has_steps = render_plan_has_steps(s->plan), is_fetched = fetches(s),
          is_short = has_short_end(s->plan);

@@ -1,10 +1,10 @@
-// group.c - kernels as code of one thread: the dialects `opencl_tiles`, `opencl_cpu_tiles`, `cuda_tiles`,
-// `hip_tiles`.
+// group.c - renders kernels as code of one thread: the dialects `opencl_tiles`, `opencl_cpu_tiles`,
+// `cuda_tiles`, `hip_tiles`.
 //
 // The text has a function for each grid of the kernel, NAME_0, NAME_1, ..., launched in that order with the
 // same arguments: parameters (buffers as addresses, scalars and tables as values), memory outside of all
-// groups, sizes, and, if it has assertions, zl_status, where the line of one that does not hold is left. A
-// launch is one row of groups: render_launches says how many of how many threads.
+// groups, sizes, and, if the kernel has assertions, zl_status, which receives the line of one that fails. The
+// groups of a launch are numbered along one axis; render_launches returns their number and their threads.
 
 #include "render/gpu_c/group.h"
 
@@ -40,7 +40,7 @@ static void print(struct program *p, const struct tile_stmt *s) {
     text_add(out, ");\n");
 }
 
-// The thread goes on after a failed assertion, since the others of its group wait for it at barriers.
+// The thread continues after a failed assertion, since the others of its group wait for it at barriers.
 static void message(struct program *p, const struct tile_stmt *s) {
     program_open(p, s, 0, NULL);
     if (s->kind == TILE_PRINT)
@@ -82,7 +82,7 @@ static int run_bytes(const struct tile_region *r) {
     return (int)pass_number(r->extent[r->buffer->ndim - 1]) * tile_type_bytes(r->buffer->type);
 }
 
-// Writes an asynchronous copy; where there is a mask and it is false, zeros are stored.
+// Writes an asynchronous copy. Where `mask` is not NULL and is false, it stores zeros.
 static void async_copy(struct program *p, const struct tile_stmt *s, expr mask) {
     int bytes = run_bytes(&s->region[1]);
     text_add(p->style.out, "%*szl_async_%s%d(", 4 * p->style.indent, "", mask ? "or_zero_" : "", bytes);
@@ -122,7 +122,7 @@ static bool is_vector(const struct tile_stmt *s, enum tile_stmt_kind kind) {
 }
 
 // Writes a masked asynchronous copy that stores zeros where the mask is false, as one instruction. Returns
-// false if the statement is none.
+// false if the statement is not such a copy.
 static bool copy_or_zero(struct program *p, const struct tile_stmt *s) {
     const struct tile_stmt *copy = s->body;
     if (!is_vector(copy, TILE_COPY) || !copy->is_async || !is_vector(s->other, TILE_FILL))
@@ -152,8 +152,8 @@ static bool has_later_product(const struct tile_stmt *s) {
     return false;
 }
 
-// Postpones copies that stand before an asynchronous product, so that they are issued while it runs, if
-// another product comes before they are needed. Without asynchronous products (ZL_WARPS) they stay before it.
+// Postpones copies before an asynchronous product, so that they are issued while it runs, if another product
+// comes before they are needed. Without asynchronous products (ZL_WARPS) they stay before it.
 static bool copies_ahead(struct program *p, const struct tile_stmt *s) {
     if (!s->next || !has_later_product(s->next) || s->next->kind != TILE_GEMM ||
         !render_group_gemm_runs_on(s->next) || !only_copies(s->body) || !only_copies(s->other))
@@ -196,7 +196,7 @@ static void alloc(struct program *p, const struct tile_stmt *s) {
     if (b->base && b->memory == TILE_REGISTER)
         declare_view(p, b);
     if (b->memory == TILE_SHARED || b->base)
-        return; // others are declared where the function begins
+        return; // others are declared at the beginning of the function
     if (count < 0 || b->stride)
         program_fail(p, s, "the size of memory of a thread must be a number, without strides: ", b->text);
     else if (program_size(b) < 0 || program_size(b) > PROGRAM_STACK)
@@ -301,7 +301,8 @@ static int64_t shared_bytes_of(const struct tile_buffer *b) {
     return bytes == 0 ? tile_type_bytes(b->type) : bytes;
 }
 
-static const int64_t SHARED_MOST = INT64_C(1) << 60; // far more than any group has, and sums of two fit
+// far more than any group has; the sum of two fits into 64 bits
+static const int64_t SHARED_MOST = INT64_C(1) << 60;
 
 // Calls visit for each shared buffer of a workgroup with its offset; returns the size of all of them, or -1.
 static int64_t each_shared(struct program *p, const struct tile_stmt *body, int64_t at,
@@ -342,7 +343,8 @@ static void declare_shared(struct program *p, const struct tile_buffer *b, int64
     program_strides(p, b);
 }
 
-// Declares the views of the kernel's own memory that are allocated inside.
+// Declares the views inside of a function whose memory is not the function's own: that of parameters and of
+// allocations outside of grids.
 static void each_views(struct program *p, const struct tile_stmt *body) {
     for (; body; body = body->next) {
         if (body->kind == TILE_ALLOC && body->buffer->base && body->buffer->memory != TILE_SHARED &&
@@ -362,8 +364,8 @@ static void name_block(struct program *p, const struct tile_name *name, const ch
                tile_type_name(name->type), value);
 }
 
-// The first name is the fastest. Products go in panels of eight rows of blocks, which share their operands in
-// cache.
+// Writes the coordinates of the block; the first name varies fastest. Blocks of products are ordered in
+// panels of eight rows, so that blocks that run together share their operands in cache.
 static void name_blocks(struct program *p, const struct tile_stmt *s) {
     int rest = 0;
     style_line(&p->style, "u32 zl_block = (u32)%s;", words_of(p)->block);

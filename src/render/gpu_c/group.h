@@ -1,18 +1,19 @@
-// group.h - kernels of groups of threads while they are rendered. Between the files of render/ only.
+// group.h - functions that render kernels for groups of threads. Used by the files of render/ only.
 
 #ifndef GROUP_H
 #define GROUP_H
 
 #include "render/c/program.h"
 
-// How a language says what groups need.
+// The words of a language for groups of threads.
 struct group_words {
-    const char *function;        // how a kernel begins; %s: threads of a group
-    bool has_resident;           // behind them: groups that a multiprocessor has at once
-    const char *global, *shared; // before the types of what is there, with a space behind, or ""
-    const char *thread, *block;  // numbers of the thread in its group, of the group
-    const char *table;           // before the struct of a table that is passed by value, with a space behind
-    // declares zl_memory, of which buffers of the group are parts; NULL: each by itself
+    const char *function;        // the beginning of a kernel; %s: threads per group
+    bool has_resident;           // the threads are followed by the least number of groups per multiprocessor
+    const char *global, *shared; // before types in such memory, with a space after it, or ""
+    const char *thread, *block;  // the number of the thread in its group; that of the group
+    // before the struct of a table that is passed by value, with a space after it
+    const char *table;
+    // declares zl_memory, whose parts are the shared buffers; NULL: each is declared by itself
     const char *memory;
 };
 

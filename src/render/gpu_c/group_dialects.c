@@ -1,5 +1,5 @@
-// group_dialects.c - the languages of groups of threads: OpenCL C, for GPUs and for CPUs, CUDA C, and HIP,
-// which is CUDA's spelling with other words before it.
+// group_dialects.c - the dialects for groups of threads: OpenCL C for GPUs and for CPUs, CUDA C, and HIP,
+// which has CUDA's words and a prelude of its own.
 
 #include "render/gpu_c/group.h"
 #include "render/c/scalar.h"
@@ -17,7 +17,7 @@ static const struct group_words cuda_words = {
     .has_resident = true,
     .global = "",
     .shared = "",
-    .table = "const __grid_constant__ ", // read where the launch put it: indexing makes no copy in the thread
+    .table = "const __grid_constant__ ", // read in place: indexing does not copy it to the thread
     .thread = "threadIdx.x",
     .block = "blockIdx.x",
     .memory = "extern __shared__ __align__(1024) unsigned char zl_memory[];"};

@@ -1,9 +1,9 @@
-// group_gemm.c - products of tiles by CUDA's matrix instructions.
+// group_gemm.c - renders products of tiles by CUDA's matrix instructions.
 //
-// A subgroup has some rows and columns of the result: in steps of 16 along the depth it loads 16 x 16 of a
-// for each of its rows and 16 x 16 of b for each pair of its columns, and multiplies all with all: m16n8k16
-// on fragments that ldmatrix reads. Where four subgroups have the same columns and b lies in panels, sm_90a
-// multiplies 64 rows at once (group_warps.c).
+// A subgroup computes some rows and columns of the result. In steps of 16 along the depth it loads 16 x 16
+// elements of a for each 16 of its rows and 16 x 16 of b for each 16 of its columns, and multiplies each with
+// each: m16n8k16 on fragments that ldmatrix loads. If four subgroups have the same columns and b is stored in
+// panels, sm_90a multiplies 64 rows at once (group_warps.c).
 
 #include "render/gpu_c/group_gemm.h"
 
@@ -92,7 +92,8 @@ static void load(struct program *p, const struct gemm_operand *o, const char *to
     text_add(p->style.out, ");\n");
 }
 
-// Packs a tile in registers into words of two neighbours: its layout is already that of the instruction.
+// Packs a tile in registers into words of two adjacent elements: its layout is already that of the
+// instruction.
 static void pack(struct program *p, const struct gemm_operand *o, const char *to, int64_t depth) {
     int id = o->region->buffer->id;
     render_gemm_loop(p, "zl_i", 0, o->steps);

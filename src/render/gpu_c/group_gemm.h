@@ -1,29 +1,29 @@
-// group_gemm.h - a product of tiles while it is rendered. Between group_gemm.c and group_warps.c only.
+// group_gemm.h - a product of tiles as it is rendered. Used by group_gemm.c and group_warps.c only.
 
 #ifndef GROUP_GEMM_H
 #define GROUP_GEMM_H
 
 #include "render/gpu_c/group.h"
 
-enum { GEMM_PANEL = 64, GEMM_STEP = 16 }; // elements of 128 bytes; those of one instruction's depth
+enum { GEMM_PANEL = 64, GEMM_STEP = 16 }; // elements in 128 bytes; depth of one instruction
 
 struct gemm_operand {
     const struct tile_region *region;
-    bool is_transposed;   // as ldmatrix has to read it
-    bool first_is_column; // of the region; else its row
-    int64_t steps;        // of 16 rows or columns of the result, of one subgroup
+    bool is_transposed;   // ldmatrix reads it transposed
+    bool first_is_column; // `first` is a column of the region, not a row
+    int64_t steps;        // per subgroup, of 16 rows or columns of the result
     char name;
-    const char *first;   // row or column of the subgroup, a variable of the text
-    const char *step[2]; // row and column in the region of one load, of zl_i and zl_k
-    const char *lane[2]; // and those of this lane
+    const char *first;   // variable of the text: the subgroup's first row or column
+    const char *step[2]; // row and column of one load in the region, from zl_i and zl_k
+    const char *lane[2]; // row and column of this lane in the load
 };
 
 struct gemm_product {
     struct gemm_operand a, b;
-    int64_t rows, columns, depth; // of a subgroup
-    int down;                     // subgroups
+    int64_t rows, columns, depth; // per subgroup
+    int down;                     // number of subgroups along the rows
     bool clear;
-    int sum;          // the buffer's id
+    int sum;          // id of the result's buffer
     const char *type; // of the operands
 };
 

@@ -1,8 +1,9 @@
-// group_warps.c - products by the wgmma instructions of sm_90a: four subgroups multiply 64 rows at once.
+// group_warps.c - renders products by the wgmma instructions of sm_90a: four subgroups multiply 64 rows at
+// once.
 //
 // The tensor cores read operands from shared memory themselves: a descriptor gives the address of the first
-// panel of 128 bytes and the distance between panels. Rows of a come from registers if registers hold them,
-// or if they are not 64 rows of one warpgroup. The layout of the sums is that of m16n8k16.
+// panel of 128 bytes and the distance between panels. a is passed in registers if it is stored there, or if a
+// warpgroup has more than 64 rows of it. The layout of the sums is that of m16n8k16.
 
 #include "render/gpu_c/group_gemm.h"
 

@@ -1,5 +1,5 @@
-// spirv.c - the dialect `spirv_tiles`: its record, where the arguments of its functions lie, and the
-// functions.
+// spirv.c - the dialect `spirv_tiles`: its record, the layout of its arguments, and the functions of a
+// kernel.
 
 #include "render/spirv/spirv_program.h"
 
@@ -62,7 +62,8 @@ bool spirv_fail(struct spirv_program *p, const char *why, const char *what) {
     return !(p->failed = true);
 }
 
-// Numbers that a launch gives each thread, by those of the standard: vectors, but for the lane.
+// Loads a built-in input of the thread. `standard` has its number in the specification. All are vectors,
+// except the lane.
 static spirv_id built_in(struct spirv_program *p, enum spirv_built_in which) {
     static const uint32_t standard[] = {26, 27, 41};
     spirv_id type =
@@ -80,7 +81,7 @@ static void set_name(struct spirv_program *p, const struct tile_name *name, spir
     p->value[name->id] = spirv_convert(p, name->type, u32, word);
 }
 
-// What all threads of a launch know.
+// Loads the arguments, which are the same for all threads of a launch.
 static void load_arguments(struct spirv_program *p) {
     const struct tile_kernel *k = p->kernel;
     struct tile_type type = {TILE_UINT, p->layout.has_addresses ? 64 : 32, 1};
@@ -99,7 +100,7 @@ static void load_arguments(struct spirv_program *p) {
             spirv_argument_value(p, k->symbol[i]->type, p->layout.symbols + i * p->layout.symbol_bytes);
 }
 
-// Strides that are no numbers, in the type of places.
+// Computes the strides that are not constants, in the type of places.
 static void compute_strides(struct spirv_program *p, const struct tile_buffer *b) {
     struct tile_type type = spirv_place_type(p, b);
     for (int i = 0; i < b->ndim; i++) {
@@ -128,7 +129,7 @@ static void strides_of_statements(struct spirv_program *p, const struct tile_stm
     }
 }
 
-// Variables of statements, 0 at first.
+// Declares the variables of statements and sets them to 0.
 static void declare_locals(struct spirv_program *p, const struct tile_stmt *s) {
     for (; s; s = s->next) {
         const struct tile_name *name = s->kind == TILE_ASSIGN ? s->name[0] : s->old;
@@ -143,7 +144,7 @@ static void declare_locals(struct spirv_program *p, const struct tile_stmt *s) {
     }
 }
 
-// The first name of a grid is the fastest.
+// Computes the coordinates of a block; the first name of the grid varies fastest.
 static void name_blocks(struct spirv_program *p, const struct tile_stmt *grid, spirv_id block) {
     spirv_nodes(p, grid->indices, grid->extent);
     for (int i = 0; i < grid->indices; i++) {
@@ -260,7 +261,7 @@ static bool render(struct style *s, const struct tile_kernel *kernel, const char
 static const struct target_group group = {.threads = 128, .flat_threads = 256, .vector_bytes = 16};
 
 // clang-format off
-// What units of Vulkan can be expected to have.
+// The features that units of Vulkan are expected to have.
 static const struct target_spirv common = {
     .has_i64 = true, .has_f64 = true, .has_bytes = true, .has_halves = true, .has_small_bytes = true, .has_small_halves = true,
     .has_exact_divide = true, .has_exact_root = true, .push_bytes = 128};

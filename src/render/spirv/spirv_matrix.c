@@ -1,19 +1,20 @@
-// spirv_matrix.c - products of tiles by cooperative matrices of 16 x 16 elements, of subgroups of 32 threads.
+// spirv_matrix.c - multiplies tiles by cooperative matrices of 16 x 16 elements, of subgroups of 32 threads.
 
 #include "render/spirv/spirv_program.h"
 
 #include "render/c/program.h"
 
-enum { SIDE = 16, EACH = 8, PACK = 8 }; // of a matrix; registers that a thread has of it; halves of 16 bytes
-enum { SUBGROUP = 32 };                 // threads
-enum { MOST = 16 };                     // matrices of a subgroup along a side
+// rows of a matrix; registers per thread for it; 16-bit elements in 16 bytes
+enum { SIDE = 16, EACH = 8, PACK = 8 };
+enum { SUBGROUP = 32 }; // threads
+enum { MOST = 16 };     // most matrices of a subgroup along a side
 enum { USE_A, USE_B, USE_SUM };
 enum { ROW_MAJOR, COLUMN_MAJOR };
 enum { NON_PRIVATE = 0x20 };
 
 struct product {
     const struct tile_stmt *s;
-    int64_t rows, columns, depth; // of a subgroup, in matrices
+    int64_t rows, columns, depth; // per subgroup, in matrices
     spirv_id first[2];            // its first row, its first column
 };
 
@@ -101,8 +102,8 @@ static bool lies_in_packs(const struct spirv_program *p, const struct tile_regio
     return lies;
 }
 
-// Where a region begins for this subgroup, in packs. Each matrix of it lies a known number of packs behind,
-// which its instructions hold.
+// Returns where a region begins for this subgroup, in packs. The distance of each of its matrices from there
+// is a constant of its instructions.
 static spirv_id begin_of(struct spirv_program *p, const struct product *m, int which, uint32_t row,
                          int pack) {
     const struct tile_region *r = &m->s->region[which];
@@ -112,8 +113,8 @@ static spirv_id begin_of(struct spirv_program *p, const struct product *m, int w
     return pack > 1 ? spirv_op_by(p, SPIRV_UDiv, at, (uint32_t)pack) : at;
 }
 
-// Matrix `tile` along the result's rows (which is 0) or columns, and k along the depth. Drivers read packs of
-// 16 bytes at once, and elements one by one.
+// Loads matrix `tile` along the result's rows (which = 0) or columns (which = 1), and k along the depth.
+// Drivers read packs of 16 bytes at once, but elements one by one.
 static spirv_id factor(struct spirv_program *p, const struct product *m, int which, int64_t tile, int64_t k) {
     const struct tile_region *r = &m->s->region[which];
     const struct tile_buffer *b = r->buffer;

@@ -1,9 +1,10 @@
-// spirv_memory.c - variables for memory, and accesses to it.
+// spirv_memory.c - declares variables for memory, and accesses it.
 //
-// A storage buffer has one variable for each size of access, all on the same binding. Shared and local memory
-// has one variable, whose elements are the smallest of the memory or of any of its views; larger accesses are
-// done in several parts. Where elements of 8 or 16 bits are not allowed in memory, they are parts of words.
-// In a module that uses addresses, storage buffers have no variables.
+// A storage buffer has one variable for each size of access, all with the same binding, and so has shared
+// memory with an explicit layout. Other shared memory, and local memory, has one variable, whose elements
+// have the size of the smallest element of the memory or of any of its views; larger accesses are done in
+// several parts. Where elements of 8 or 16 bits are not allowed in memory, they are parts of words. In a
+// module that uses addresses, storage buffers have no variables.
 
 #include "render/spirv/spirv_program.h"
 
@@ -103,7 +104,7 @@ void spirv_find_memory(struct spirv_program *p) {
         if (s->kind == TILE_ALLOC && !s->buffer->base)
             bind(p, s->buffer, &binding);
     p->memory[k->buffers] = (struct spirv_memory){
-        // of assertions
+        // the i32 of assertions
         .is_known = true, .has_sizes = true,  .where = SPIRV_STORAGE, .binding = binding,
         .is_read = true,  .is_written = true, .has_atomics = true};
 }
@@ -124,7 +125,7 @@ static spirv_id bound_variable(struct spirv_program *p, spirv_id type, int bindi
     return v;
 }
 
-// Memory of a group whose layout is ours: variables of all sizes lie over each other.
+// Shared memory with an explicit layout: the variables of all sizes overlap.
 static spirv_id shared_view(struct spirv_program *p, const struct spirv_memory *m, int size, int bytes) {
     spirv_need(&p->m, bytes == 1   ? SPIRV_SHARED_LAYOUT_8
                       : bytes == 2 ? SPIRV_SHARED_LAYOUT_16
@@ -172,7 +173,7 @@ static bool lacks_small(const struct target_spirv *u, const struct spirv_memory 
     return m->has_small_atomics || !(m->piece == 1 ? u->has_small_bytes : u->has_small_halves);
 }
 
-// Of a group, or of a thread, which has small elements as whole words.
+// Declares memory of a group or of a thread; that of a thread has small elements as whole words.
 static void declare(struct spirv_program *p, const struct tile_buffer *b) {
     struct spirv_memory *m = memory_of(p, b);
     bool is_shared = tile_memory_of(b)->memory == TILE_SHARED;
@@ -186,7 +187,7 @@ static void declare(struct spirv_program *p, const struct tile_buffer *b) {
         return;
     }
     if (!is_shared && !m->has_elements)
-        m->piece = MAX_OF(m->piece, 4); // vectors of whole words are all there is
+        m->piece = MAX_OF(m->piece, 4); // it is accessed only by vectors of whole words
     m->is_packed = is_shared && m->piece < 4 && lacks_small(p->unit, m);
     int64_t count = (m->bytes + m->piece - 1) / m->piece;
     int size = log_of(m->piece);
@@ -238,7 +239,7 @@ static spirv_id offset(struct spirv_program *p, const struct tile_buffer *b, con
     return sum ? sum : spirv_constant_of(p, type, 0);
 }
 
-// at ^ ((at >> row & 7) << vector)
+// Returns at ^ ((row & 7) << vector).
 static spirv_id swizzle(struct spirv_program *p, spirv_id at, spirv_id row, int vector) {
     spirv_id low = spirv_op_by(p, SPIRV_BitwiseAnd, row, 7);
     return spirv_op(p, SPIRV_BitwiseXor, at, shifted(p, SPIRV_ShiftLeftLogical, low, (uint32_t)vector));
@@ -292,7 +293,7 @@ spirv_id spirv_argument(struct spirv_program *p, spirv_id word) {
 spirv_id spirv_argument_value(struct spirv_program *p, struct tile_type type, int at) {
     int bytes = tile_type_bytes(type);
     spirv_id bits = spirv_argument(p, spirv_u32(p, (uint32_t)at / 4));
-    if (bytes < 4) // what lies behind it may be anything
+    if (bytes < 4) // the bytes after it may be anything
         bits = spirv_op_by(p, SPIRV_BitwiseAnd, bits, (1u << 8 * bytes) - 1);
     if (bytes == 8)
         bits = spirv_join(p, bits, spirv_argument(p, spirv_u32(p, (uint32_t)at / 4 + 1)));
@@ -321,11 +322,11 @@ static spirv_id read_table(struct spirv_program *p, const struct tile_buffer *b,
 
 // Accesses --------------------------------------------------------------------------------------------------
 
-// An access: to elements of a variable, `count` of `each` bytes from one on. The variable has elements of a
-// size, which may be words of which those are parts.
+// An access to `count` elements of `each` bytes of a variable, from `first` on. `size` is log2 of the bytes
+// of the variable's own elements, which may be words that contain these.
 struct access {
     struct spirv_memory *m;
-    spirv_id variable, first; // of memory with an address: none, and the address
+    spirv_id variable, first; // with an address: no variable, and `first` is the address
     int size, each, count;
 };
 
@@ -346,7 +347,7 @@ static spirv_id element_of_view(struct spirv_program *p, const struct access *a,
     return shifted(p, SPIRV_ShiftRightLogical, place, (uint32_t)log_of(a->each / item));
 }
 
-// Of memory with elements of any size: an access is one.
+// Returns the access to an element of memory that has elements of every size.
 static struct access access_to_one(struct spirv_program *p, struct access a, struct tile_type type,
                                    spirv_id place, int item) {
     bool is_lacking =
@@ -395,7 +396,7 @@ static spirv_id pointer(struct spirv_program *p, const struct access *a, spirv_i
     return spirv_value(&p->m, SPIRV_AccessChain, type, a->variable, array, at);
 }
 
-// To the word that an element is part of, and where that is in it.
+// Returns a pointer to the word that contains an element, and sets *shift to the element's first bit in it.
 static spirv_id part_pointer(struct spirv_program *p, const struct access *a, spirv_id at, spirv_id *shift) {
     spirv_id byte, word;
     if (has_address(p, a->m)) {
@@ -410,8 +411,8 @@ static spirv_id part_pointer(struct spirv_program *p, const struct access *a, sp
     return pointer(p, a, word);
 }
 
-// Loads and stores say what Vulkan's memory model wants to know of memory that threads exchange, and how
-// addresses are aligned. Appends that to the operands; how many there are then.
+// Appends the memory operands of a load or store, and returns the number of operands then. They tell Vulkan's
+// memory model that threads exchange the memory, and how an address is aligned.
 static int add_memory_operands(struct spirv_program *p, const struct access *a, int count,
                                spirv_id *operand) {
     enum { ALIGNED = 0x2, NON_PRIVATE = 0x20 };
@@ -493,7 +494,7 @@ void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spi
         store(p, &a, i, cut(p, word, i * a.each, a.each));
 }
 
-// Where the mask is false, the first element is read instead, which always exists.
+// Where the mask is false, reads the first element, which always exists.
 spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id mask) {
     int bytes = spirv_item(b);
     struct tile_type type = spirv_place_type(p, b);

@@ -1,10 +1,11 @@
-// spirv_module.c - words of a module: sections, interned types and constants, functions.
+// spirv_module.c - writes the words of a module: sections, interned types and constants, functions.
 
 #include "render/spirv/spirv_module.h"
 
 #include <string.h>
 
-enum { MAGIC = 0x07230203, VERSION = 0x10500, VERSION_OF_MATRICES = 0x10600 }; // 1.5 is of Vulkan 1.2
+// 1.5 is the version of Vulkan 1.2
+enum { MAGIC = 0x07230203, VERSION = 0x10500, VERSION_OF_MATRICES = 0x10600 };
 
 static void put_word(struct text *out, uint32_t word) {
     char bytes[4] = {(char)(word & 255), (char)(word >> 8 & 255), (char)(word >> 16 & 255),
@@ -22,8 +23,8 @@ static void put(struct text *out, enum spirv_word word, int count, const uint32_
     put_words(out, count, operand);
 }
 
-// An instruction with a text behind its operands, whose bytes have zeros behind them, at least one, and with
-// `more` words, which follow.
+// Appends an instruction with a text after its operands, padded with zero bytes, at least one, and with
+// `more` words after the text, which the caller appends.
 static void put_text(struct text *out, enum spirv_word word, int count, const uint32_t *operand,
                      const char *text, int more) {
     int len = (int)strlen(text);
@@ -123,8 +124,8 @@ spirv_id spirv_matrix(struct spirv_module *m, spirv_id of, uint32_t side, uint32
     return SPIRV_TYPE(m, CooperativeMatrixKHR, of, scope, size, size, spirv_number(m, use));
 }
 
-// Arrays and blocks with a layout have types of their own, as decorations belong to types: one for each kind
-// of element.
+// Arrays and blocks with a layout have types of their own, one for each kind of element, because decorations
+// belong to types.
 spirv_id spirv_block(struct spirv_module *m, spirv_id element, int bytes, int count, int offset) {
     uint32_t key[] = {SPIRV_MemberDecorate, element, (uint32_t)count, (uint32_t)offset};
     spirv_id block = find(m, 4, key);
@@ -235,7 +236,8 @@ void spirv_function_close(struct spirv_module *m, spirv_id result) {
     m->function = f->outer;
 }
 
-// Which variables a function uses is not noted: all that there are by then, but shared memory of others.
+// The module does not record which variables a function uses: an entry point lists all variables so far,
+// except the shared memory of others.
 void spirv_entry(struct spirv_module *m, spirv_id function, const char *name, int threads) {
     enum { COMPUTE = 5 };
     struct text *out = &m->section[SPIRV_ENTRIES];

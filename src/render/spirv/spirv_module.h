@@ -1,8 +1,8 @@
-// spirv_module.h - one module of SPIR-V while it is written. Between the files of render/spirv only.
+// spirv_module.h - writes one module of SPIR-V. Used by the files of render/spirv only.
 //
-// Types and constants are interned: asked for twice they are one. Capabilities are noted where they are
-// needed. Code goes to the function that is open; functions nest, as those that help are written where they
-// are first called.
+// Types and constants are interned: equal ones have one id. Capabilities are declared where they are needed.
+// Code goes to the open function. Functions nest, because helper functions are written where they are first
+// called.
 
 #ifndef SPIRV_MODULE_H
 #define SPIRV_MODULE_H
@@ -16,7 +16,7 @@ enum spirv_word {
 #include "render/spirv/spirv_words.def"
 };
 
-// Numbers of the standard.
+// Numbers of the specification.
 enum spirv_class {
     SPIRV_INPUT = 1,
     SPIRV_SHARED = 4,
@@ -91,18 +91,18 @@ enum spirv_section {
     SPIRV_SECTIONS,
 };
 
-// A function while it is written: variables stand before all else of it.
+// A function while it is written. Its variables precede its code.
 struct spirv_function {
     spirv_id id, type, result;
     struct text parameters, variables, code; // words
-    spirv_id first, label;                   // blocks: the first, the one that is open; 0: it has ended
+    spirv_id first, label;                   // blocks: the first one; the open one, 0: it has ended
     struct spirv_function *outer;
 };
 
 struct spirv_module {
     struct text section[SPIRV_SECTIONS]; // words
     struct map interned;
-    // ids of variables outside of functions; of groups' memory, which belongs to one of them
+    // ids of variables outside of functions; of shared memory, which belongs to one entry point
     struct text interface, shared;
     spirv_id ids, glsl;
     uint32_t version;
@@ -146,8 +146,8 @@ spirv_id spirv_half(struct spirv_module *m, bool is_bfloat);
 // Returns the type of cooperative matrices of a subgroup with side * side elements of type `of`. The caller
 // declares capability and extension.
 spirv_id spirv_matrix(struct spirv_module *m, spirv_id of, uint32_t side, uint32_t use);
-// Returns the type of a block: an array of `count` elements (0: of any length) of so many bytes each, from an
-// offset in bytes on.
+// Returns the type of a block: an array of `count` elements (0: of any length) of `bytes` bytes each, which
+// begins `offset` bytes after the block does.
 spirv_id spirv_block(struct spirv_module *m, spirv_id element, int bytes, int count, int offset);
 // Returns a constant of a type of up to 64 bits; value has its bits.
 spirv_id spirv_constant(struct spirv_module *m, spirv_id type, int bits, uint64_t value);
@@ -229,7 +229,7 @@ void spirv_function_open(struct spirv_module *m, struct spirv_function *f, spirv
                          const spirv_id *type, spirv_id *parameter);
 // Ends the open function with its result (0: void) and continues the one around it.
 void spirv_function_close(struct spirv_module *m, spirv_id result);
-// Makes a function an entry point for workgroups of so many threads. It refers to all global variables so
+// Makes a function an entry point for workgroups of `threads` threads. It refers to all global variables so
 // far; of shared variables only to those since the entry point before.
 void spirv_entry(struct spirv_module *m, spirv_id function, const char *name, int threads);
 // Appends an execution mode of an entry point.

@@ -1,5 +1,5 @@
-// spirv_numbers.c - one op on values: arithmetic, comparisons, conversions. What the unit does not round
-// once, to the nearest, is computed in f64, or in parts.
+// spirv_numbers.c - computes one op on values: arithmetic, comparisons, conversions. An op that the unit does
+// not round once to nearest is computed in f64 or in parts.
 
 #include "render/spirv/spirv_program.h"
 
@@ -43,9 +43,9 @@ spirv_id spirv_narrow(struct spirv_program *p, struct tile_type type, spirv_id x
     return spirv_value(&p->m, SPIRV_BitFieldSExtract, spirv_uint(&p->m, 32), x, first, count);
 }
 
-// By its bits: units need not tell by comparisons.
+// Tests for NaN by the bits, because on some units comparisons need not detect it.
 static spirv_id is_nan(struct spirv_program *p, struct tile_type type, spirv_id x) {
-    if (type.bits == 64 || p->unit->keeps_special & PASS_BIT(ZL_FLOAT32)) // of these they do
+    if (type.bits == 64 || p->unit->keeps_special & PASS_BIT(ZL_FLOAT32)) // for these, comparisons do
         return spirv_test(p, SPIRV_FUnordNotEqual, x, x);
     spirv_id size = spirv_op_by(p, SPIRV_BitwiseAnd, cast_bits(p, u32, x), 0x7fffffff);
     return spirv_test_by(p, SPIRV_UGreaterThan, size, 0x7f800000);
@@ -77,7 +77,7 @@ static spirv_id floor_divide(struct spirv_program *p, expr e, const spirv_id *op
     return spirv_pick(p, e->type, is_zero, zero, spirv_value(&p->m, SPIRV_UDiv, type, operand[0], by));
 }
 
-// The sign alone, by bits: units need not keep that of 0.
+// Changes only the bit of the sign: the arithmetic of units need not keep the sign of 0.
 static spirv_id of_sign(struct spirv_program *p, enum tile_op op, struct tile_type type, spirv_id x) {
     enum spirv_word how = op == TILE_NEG ? SPIRV_BitwiseXor : SPIRV_BitwiseAnd;
     if (type.bits == 16)
@@ -89,7 +89,8 @@ static spirv_id of_sign(struct spirv_program *p, enum tile_op op, struct tile_ty
     return cast_bits(p, type, spirv_join(p, low, top));
 }
 
-// A quotient or root of f32 in f64, which has more than twice as many digits, rounds the same.
+// Computes a quotient or root of f32 in f64, which has more than twice as many digits and so rounds to the
+// same number.
 static spirv_id in_f64(struct spirv_program *p, enum tile_op op, const spirv_id *operand) {
     spirv_id wide[2], result;
     for (int i = 0; i < (op == TILE_DIV ? 2 : 1); i++)
@@ -99,7 +100,8 @@ static spirv_id in_f64(struct spirv_program *p, enum tile_op op, const spirv_id 
     return spirv_convert(p, f32, f64, result);
 }
 
-// By a number whose inverse is one: the product rounds as the quotient does.
+// Returns whether a divisor is a constant power of two, so that its inverse is a float: the product with it
+// rounds as the quotient does.
 static bool has_inverse(expr e, uint64_t *inverse) {
     int exponent = 0;
     double x = e->op == TILE_CONST ? tile_value_of(e->type, e->bits).f : 0;
@@ -108,7 +110,7 @@ static bool has_inverse(expr e, uint64_t *inverse) {
     return is_power && abs(exponent) < 100;
 }
 
-// A quotient or root whose rounding the unit does not promise.
+// Computes a quotient or root that the unit need not round correctly.
 static spirv_id made_exact(struct spirv_program *p, expr e, const spirv_id *operand) {
     uint64_t inverse;
     if (e->op == TILE_DIV && has_inverse(e->arg[1], &inverse))
@@ -124,13 +126,14 @@ static bool is_inexact(const struct spirv_program *p, expr e) {
     return is_lacking && e->type.bits == 32 && p->unit->has_f64 && !p->is_plain;
 }
 
-// A number that is neither NaN nor 0.
+// Returns whether a value is a constant that is neither NaN nor 0.
 static bool is_plain(expr e) {
     double x = e->op == TILE_CONST ? tile_value_of(e->type, e->bits).f : 0;
     return x < 0 || x > 0;
 }
 
-// NaN before all, and -0 before 0. Beside a plain number one comparison tells, which holds for NaN.
+// Returns the larger or smaller value; NaN if one is NaN, and -0 is less than 0. If one operand is a plain
+// constant, one comparison is enough, which is true for NaN.
 static spirv_id extreme(struct spirv_program *p, expr e, struct tile_type type, spirv_id a, spirv_id b) {
     bool is_max = e->op == TILE_MAX, is_first = is_plain(e->arg[0]);
     if ((is_first || is_plain(e->arg[1])) && p->unit->keeps_special & PASS_BIT(tile_dtype_of(type))) {
@@ -146,8 +149,7 @@ static spirv_id extreme(struct spirv_program *p, expr e, struct tile_type type, 
     return spirv_pick(p, type, first, a, b);
 }
 
-// Ops that are one instruction: of floats, of integers with and without a sign, of booleans; 0: there is
-// none.
+// Ops that are one instruction: on floats, on signed and unsigned integers, on booleans; 0: there is none.
 static const struct words {
     enum spirv_word of_float, of_int, of_uint, of_truth;
 } words[TILE_OP_COUNT] = {
@@ -207,7 +209,7 @@ static spirv_id float_operation(struct spirv_program *p, expr e, const spirv_id 
     }
 }
 
-// Of as many bits as the number has, or more, a shift gives 0, or what the sign is.
+// A shift by all bits of the number, or more, gives 0; a signed shift to the right gives the sign.
 static spirv_id shift(struct spirv_program *p, expr e, const spirv_id *operand) {
     bool is_signed = e->op == TILE_SHR && e->type.kind == TILE_INT;
     spirv_id t = spirv_type(p, e->type), by = operand[1];
@@ -261,8 +263,8 @@ spirv_id spirv_operation(struct spirv_program *p, expr e, const spirv_id *operan
     return tile_type_is_bool(e->type) ? result : spirv_narrow(p, e->type, result);
 }
 
-// By the unit's own 16-bit floats. The other way round NVIDIA's do not round to the nearest, whatever mode is
-// asked for.
+// Converts by the unit's own 16-bit floats. They are not used for the other direction, where NVIDIA's do not
+// round to nearest, whatever mode is set.
 static spirv_id from_own_half(struct spirv_program *p, spirv_id x) {
     spirv_need(&p->m, SPIRV_INT16);
     x = spirv_value(&p->m, SPIRV_UConvert, spirv_uint(&p->m, 16), x);
@@ -281,7 +283,7 @@ static spirv_id between_halves(struct spirv_program *p, struct tile_type to, str
     return spirv_call(p, tile_type_is_half(from) ? SPIRV_HELP_FROM_HALF : to_it, &x);
 }
 
-// Saturating; NaN gives 0. What a conversion gives outside of the bounds is not looked at.
+// Saturates; NaN gives 0. Outside of the bounds, the result of the conversion itself is not used.
 static spirv_id to_integer(struct spirv_program *p, struct tile_type to, struct tile_type from, spirv_id x) {
     bool is_signed = to.kind == TILE_INT;
     double most = is_signed ? (to.bits == 64 ? 0x1p63 : 0x1p31) : (to.bits == 64 ? 0x1p64 : 0x1p32);
@@ -300,8 +302,8 @@ spirv_id spirv_extend_word(struct spirv_program *p, struct tile_type from, spirv
     return spirv_join(p, x, is_signed ? spirv_op_by(p, SPIRV_ShiftRightArithmetic, x, 31) : spirv_u32(p, 0));
 }
 
-// A sign is made by hand: Mesa 22 takes what was converted, and then compared with a constant, for a number
-// without one.
+// The sign is extended by ops of its own: Mesa 22 treats an integer that was converted and then compared with
+// a constant as unsigned.
 static spirv_id between_integers(struct spirv_program *p, struct tile_type to, struct tile_type from,
                                  spirv_id x) {
     if (to.bits == 64 && from.bits == 64)
@@ -331,7 +333,7 @@ spirv_id spirv_convert(struct spirv_program *p, struct tile_type to, struct tile
 
 // Functions that are written where they are first called ----------------------------------------------------
 
-// Signed division that rounds down: by 0 it is 0, by -1 it wraps around.
+// Divides signed integers, rounding down: by 0 it gives 0, by -1 it wraps around.
 static spirv_id divide_down(struct spirv_program *p, struct tile_type t, const spirv_id *x) {
     spirv_id a = x[0], b = x[1], type = spirv_type(p, t);
     spirv_id zero = spirv_constant_of(p, t, 0), one = spirv_constant_of(p, t, 1),
@@ -350,7 +352,7 @@ static spirv_id divide_down(struct spirv_program *p, struct tile_type t, const s
     return spirv_pick(p, t, is_zero, zero, quotient);
 }
 
-// Writes a formula of the parameters of the function that is open, by the unit's own ops. Returns its value.
+// Writes a formula of the open function's parameters, with the unit's own ops. Returns its value.
 static spirv_id write_formula(struct spirv_program *p, tile_formula *formula, struct tile_type type,
                               int count, spirv_id *parameter) {
     static const char *const name[] = {"a", "b", "c"};
@@ -380,7 +382,7 @@ static spirv_id write_formula(struct spirv_program *p, tile_formula *formula, st
     return value;
 }
 
-// Each of parameters of one type.
+// The helper functions. The parameters of each have one type.
 static const struct {
     tile_formula *formula; // NULL: body writes it
     spirv_body *body;

@@ -1,12 +1,12 @@
-// spirv_program.h - a kernel while it is written as SPIR-V. Between the files of render/spirv only.
+// spirv_program.h - the state while a kernel is written as SPIR-V. Used by the files of render/spirv only.
 //
-// Values. bool is a bool. Integers of up to 32 bits are words of 32 bits that hold the number, with its sign
-// or zeros before it; 16-bit floats are words that hold their bits. i64 and u64 are words of 64 bits, or
-// pairs of 32 where the unit has none. f32 and f64 are floats. Complex numbers are pairs of expressions
+// Values: bool is a bool. Integers of up to 32 bits are words of 32 bits that hold the number, extended by
+// its sign or by zeros; 16-bit floats are words that hold their bits. i64 and u64 are words of 64 bits, or
+// pairs of 32 if the unit has none. f32 and f64 are floats. Complex numbers are pairs of expressions
 // (pass_complex).
 //
-// Memory holds unsigned integers, whatever its elements are: views, atomics and vectors of it are then
-// accesses of another size.
+// Memory holds unsigned integers, whatever the type of its elements: views, atomics and vectors of it are
+// then accesses of another size.
 
 #ifndef SPIRV_PROGRAM_H
 #define SPIRV_PROGRAM_H
@@ -14,30 +14,30 @@
 #include "render/spirv/spirv.h"
 #include "render/spirv/spirv_module.h"
 
-enum { SPIRV_VECTOR = 4 };     // words of one access, at most
-enum { SPIRV_SIZES = 6 };      // of elements: 1, 2, 4, 8, 16 bytes, and 8 for atomics
+enum { SPIRV_VECTOR = 4 };     // most words of one access
+enum { SPIRV_SIZES = 6 };      // sizes of elements: 1, 2, 4, 8, 16 bytes, and 8 for atomics
 enum { SPIRV_WIDE_ATOMIC = 5 };
 
-// Of a parameter, or of what a statement allocates; views are accesses to it.
+// The memory of a parameter or of an allocation, which its views share.
 struct spirv_memory {
-    bool is_known;       // all below is
-    bool has_sizes;      // it has a variable for each size of access
-    int64_t at;          // where it begins in all of the group's memory, if that has sizes
+    bool is_known;       // the members below are set
+    bool has_sizes;      // it has a variable per size of access
+    int64_t at;          // its offset in the group's memory, if that has sizes
     enum spirv_class where;
-    int binding;         // of storage
-    int piece;           // bytes of an element of the variable; of storage there are variables of all sizes
-    bool is_packed;      // pieces are parts of words, which are written by atomics
-    spirv_id *sum;       // of sums of products: cooperative matrices, which hold them while is_open
+    int binding;         // of a storage buffer
+    int piece;           // bytes per element of the variable; storage buffers have variables of all sizes
+    bool is_packed;      // elements are parts of words, which are written by atomics
+    spirv_id *sum;       // of sums of products: the cooperative matrices that hold them while is_open
     bool is_open;
-    bool has_elements;   // not only vectors of it are accessed
+    bool has_elements;   // it is accessed by elements, not only by vectors
     bool is_read, is_written, has_atomics, has_small_atomics, has_wide_atomics;
-    int64_t bytes;       // of memory of a group or thread
+    int64_t bytes;       // of memory of a group or a thread
     spirv_id variable[SPIRV_SIZES]; // by log2 of the size
 };
 
 struct spirv_node {
-    int seen;  // the statement that it was computed for
-    int depth; // of the branch where it was
+    int seen;  // stamp of the last statement that computed it
+    int depth; // of the branch that computed it
     spirv_id id;
 };
 
@@ -59,7 +59,7 @@ enum spirv_built_in { SPIRV_GROUP_NUMBER, SPIRV_THREAD, SPIRV_LANE, SPIRV_BUILT_
 
 struct spirv_program {
     struct spirv_module m;
-    struct arena arena; // of what follows
+    struct arena arena; // for the arrays below
     const struct tile_kernel *kernel;
     const struct target *target;
     const struct target_spirv *unit;
@@ -67,26 +67,26 @@ struct spirv_program {
     const struct tile_stmt *at; // for messages
     struct spirv_node *node;    // by id of expression
     int stamp, depth;
-    spirv_id *value, *variable; // by id of name: its value; the variable that has it
-    spirv_id *stride;           // by id of buffer and axis, where it is no number
+    spirv_id *value, *variable; // by id of name: its value, or the variable that holds it
+    spirv_id *stride;           // by id of buffer and axis, if it is not a constant
     struct spirv_memory *memory; // by id of buffer
-    spirv_id *before;            // by binding: bytes before the argument, or its address
-    spirv_id block;              // the variable of all other arguments
+    spirv_id *before;            // by binding: bytes before the argument, or the argument's address
+    spirv_id block;              // the variable with all other arguments
     spirv_id built_in[SPIRV_BUILT_INS]; // variables
     spirv_id thread, lane;       // numbers of the thread in its group and subgroup
-    spirv_id behind_loop;        // where a break goes
+    spirv_id behind_loop;        // the label to which a break goes
     spirv_id helper[SPIRV_HELPERS]; // functions
-    int64_t shared;                 // bytes of the group's memory so far
-    struct spirv_memory exchange;   // of the group: through which matrices become registers
-    int threads;                    // of a group
+    int64_t shared;                 // bytes of the group's memory that were declared so far
+    struct spirv_memory exchange;   // memory of the group through which matrices become registers
+    int threads;                    // per group
     bool has_barriers;
-    bool is_vulkan;                 // memory is that of Vulkan's model
-    bool is_plain;                  // ops are the unit's own, however they round
+    bool is_vulkan;                 // the module has Vulkan's memory model
+    bool is_plain;                  // ops are the unit's own, whatever their rounding
     bool failed;
 };
 
-// Return, of 32 bits: a constant; an op of two words; a comparison of two values, which is a bool; both with
-// a constant for the second operand; the negation of a bool.
+// Return a value of 32 bits: a constant; an op of two words; a comparison of two values, which is a bool; an
+// op and a comparison with a constant as the second operand; the negation of a bool.
 static inline spirv_id spirv_u32(struct spirv_program *p, uint32_t value) {
     return spirv_number(&p->m, value);
 }
@@ -108,7 +108,7 @@ static inline spirv_id spirv_not(struct spirv_program *p, spirv_id truth) {
     return spirv_value(&p->m, SPIRV_LogicalNot, spirv_bool(&p->m), truth);
 }
 
-// Return: a pair of words; one word of a vector or struct of them; the bits of a value as another type.
+// Return a pair of words; one word of a vector or of a struct of words; the bits of a value as another type.
 static inline spirv_id spirv_join(struct spirv_program *p, spirv_id low, spirv_id high) {
     return spirv_value(&p->m, SPIRV_CompositeConstruct, spirv_pair(&p->m), low, high);
 }
@@ -119,14 +119,15 @@ static inline spirv_id spirv_as(struct spirv_program *p, spirv_id type, spirv_id
     return spirv_value(&p->m, SPIRV_Bitcast, type, value);
 }
 
-// Sets p->failed and, for the first failure, the error: why, then what, at the statement. Returns false.
+// Sets p->failed and, for the first failure, the error: `why`, then `what`, at the current statement. Returns
+// false.
 bool spirv_fail(struct spirv_program *p, const char *why, const char *what);
 
 // spirv_values.c: expressions -------------------------------------------------------------------------------
 
 // Returns the type that values of a tile type have in the module.
 spirv_id spirv_type(struct spirv_program *p, struct tile_type type);
-// Return one of two values; one of two numbers.
+// Return one of two values, or of two numbers, by a bool.
 static inline spirv_id spirv_pick(struct spirv_program *p, struct tile_type type, spirv_id truth, spirv_id a,
                                   spirv_id b) {
     return spirv_value(&p->m, SPIRV_Select, spirv_type(p, type), truth, a, b);
@@ -186,7 +187,7 @@ spirv_body spirv_pair_divide; // divides unsigned pairs; a quotient by 0 is 0
 
 // spirv_memory.c --------------------------------------------------------------------------------------------
 
-// Fills p->memory with what the whole kernel does with its memory, and numbers the bindings.
+// Finds how the kernel uses its memory, fills p->memory with it, and numbers the bindings.
 void spirv_find_memory(struct spirv_program *p);
 // Declares the bindings that no code uses: devices count on all of them.
 void spirv_bind_rest(struct spirv_program *p);
@@ -194,7 +195,7 @@ void spirv_bind_rest(struct spirv_program *p);
 void spirv_alloc(struct spirv_program *p, const struct tile_buffer *b);
 // Returns the scope of atomics on this memory.
 spirv_id spirv_scope(struct spirv_program *p, const struct spirv_memory *m);
-// Returns whether threads read from this memory what others wrote.
+// Returns whether threads read what other threads wrote to this memory.
 bool spirv_is_exchanged(const struct spirv_program *p, const struct spirv_memory *m);
 // Returns the bytes that one access moves: those of an element, or of one part of a complex number.
 int spirv_item(const struct tile_buffer *b);
@@ -208,22 +209,22 @@ spirv_id spirv_place(struct spirv_program *p, const struct tile_buffer *b, const
 spirv_id spirv_read(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id mask);
 // Stores the bits of an element.
 void spirv_write(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, spirv_id bits);
-// Reads so many bytes of contiguous elements as words.
+// Reads `bytes` bytes of contiguous elements as words.
 void spirv_read_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes,
                       spirv_id *word);
-// Writes so many bytes of contiguous elements from words.
+// Writes `bytes` bytes of contiguous elements from words.
 void spirv_write_words(struct spirv_program *p, const struct tile_buffer *b, spirv_id place, int bytes,
                        const spirv_id *word);
-// Returns a pointer to a pack of so many elements in shared memory; place counts packs.
+// Returns a pointer to a pack of `elements` elements in shared memory; `place` counts packs.
 spirv_id spirv_pack_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place,
                             int elements);
-// Returns a pointer to an element of p->exchange of so many bytes; place counts such elements.
+// Returns a pointer to an element of p->exchange of `bytes` bytes; `place` counts such elements.
 spirv_id spirv_exchange_pointer(struct spirv_program *p, spirv_id place, int bytes);
 // Returns a pointer for atomics to an element, or to the word that it is part of. Sets *shift to the number
 // of its first bit in that word; to 0, which is no id, if it is no part of one.
 spirv_id spirv_atomic_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place,
                               spirv_id *shift);
-// Returns so many bytes (1 to 3) of a word from bit `shift` on.
+// Returns `bytes` bytes (1 to 3) of a word, from bit `shift` on.
 spirv_id spirv_part_of_word(struct spirv_program *p, spirv_id word, spirv_id shift, int bytes);
 // Returns a word of the block of arguments.
 spirv_id spirv_argument(struct spirv_program *p, spirv_id word);
@@ -249,10 +250,10 @@ void spirv_close_sums(struct spirv_program *p, int count, const struct tile_buff
 
 // Writes statements, up to a break or a failure.
 void spirv_block_of(struct spirv_program *p, const struct tile_stmt *body);
-// A loop: its test has a block of its own, then comes its body, then, after the label `next`, what leads to
-// the next iteration.
+// The labels of a loop. Its test has a block of its own; then come its body and, after the label `next`, the
+// code that leads to the next iteration.
 struct spirv_loop {
-    spirv_id head, test, body, next, behind, outer; // outer: where breaks went before
+    spirv_id head, test, body, next, behind, outer; // outer: the label to which breaks went before
 };
 // Begins a loop and its test. A break inside it goes to `behind`.
 struct spirv_loop spirv_open_loop(struct spirv_program *p, bool is_unrolled);

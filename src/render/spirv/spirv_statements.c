@@ -1,4 +1,4 @@
-// spirv_statements.c - statements of one thread.
+// spirv_statements.c - writes the statements of one thread.
 
 #include "render/spirv/spirv_program.h"
 
@@ -9,7 +9,8 @@ static void compute_all(struct spirv_program *p, const struct tile_stmt *s) {
     spirv_nodes(p, tile_stmt_exprs(s, root), root);
 }
 
-// What stands behind a condition; 0: there is none, and nothing to close.
+// Begins the block of a condition and returns the label after it; 0 if there is no condition, and nothing to
+// close.
 static spirv_id open_if(struct spirv_program *p, spirv_id truth) {
     if (!truth)
         return 0;
@@ -76,8 +77,8 @@ static spirv_id is_inside(struct spirv_program *p, const struct tile_stmt *s, sp
     return spirv_test(p, SPIRV_LogicalOr, up, down);
 }
 
-// One name of a loop, from begin to end by step (0: by 1); the body is that of the next name, or the
-// statement's.
+// Writes the loop over one name, from begin to end by step (0: by 1). Its body is the loop over the next
+// name, or the statement's body.
 static void count(struct spirv_program *p, const struct tile_stmt *s, int which, spirv_id begin,
                   const spirv_id *end, spirv_id step) {
     const struct tile_name *name = s->name[which];
@@ -159,7 +160,7 @@ static int run_bytes(const struct tile_region *r) {
     return (int)pass_number(r->extent[r->buffer->ndim - 1]) * tile_type_bytes(r->buffer->type);
 }
 
-// A run of elements, or zeros.
+// Copies contiguous elements, or stores zeros.
 static void copy(struct spirv_program *p, const struct tile_stmt *s) {
     const struct tile_region *from = s->kind == TILE_COPY ? &s->region[0] : NULL, *to = &s->region[1];
     spirv_id word[SPIRV_VECTOR];
@@ -183,7 +184,7 @@ static void alloc(struct spirv_program *p, const struct tile_buffer *b) {
 
 // Atomics ---------------------------------------------------------------------------------------------------
 
-// The instruction that does it; 0: there is none.
+// Returns the instruction of an atomic; 0: there is none.
 static enum spirv_word atomic_word(enum tile_op op, struct tile_type type) {
     static const enum spirv_word word[TILE_OP_COUNT][2] = {
         [TILE_ADD] = {SPIRV_AtomicIAdd, SPIRV_AtomicIAdd}, [TILE_MAX] = {SPIRV_AtomicUMax, SPIRV_AtomicSMax},
@@ -195,7 +196,7 @@ static enum spirv_word atomic_word(enum tile_op op, struct tile_type type) {
 
 struct atomic {
     const struct tile_stmt *s;
-    spirv_id pointer, shift, scope, word; // word: the type that is exchanged
+    spirv_id pointer, shift, scope, word; // word: the type of the word that is exchanged
     struct tile_type type;
 };
 
@@ -218,7 +219,7 @@ static spirv_id put_into(struct spirv_program *p, const struct atomic *a, spirv_
     return spirv_op(p, SPIRV_BitwiseOr, rest, spirv_op(p, SPIRV_ShiftLeftLogical, bits, a->shift));
 }
 
-// Repeats until nobody else was quicker; what was there.
+// Compares and swaps until no other thread changed the word in between. Returns the previous value.
 static spirv_id exchange(struct spirv_program *p, const struct atomic *a, spirv_id value) {
     spirv_id variable = spirv_local(&p->m, a->word), relaxed = spirv_u32(p, 0);
     spirv_do(&p->m, SPIRV_Store, variable,
@@ -258,8 +259,8 @@ static void atomic(struct spirv_program *p, const struct tile_stmt *s) {
     close_if(p, behind);
 }
 
-// A barrier orders accesses to memory that threads exchange, and no others. Drivers wait for all stores to
-// buffers where it orders any.
+// A barrier orders accesses to memory that threads exchange, and to no other memory: if it orders any
+// buffers, drivers wait for all stores to buffers.
 void spirv_meet(struct spirv_program *p, uint32_t scope) {
     enum { ACQUIRE_RELEASE = 0x8, BUFFERS = 0x40, GROUP_MEMORY = 0x100, EXCHANGE = 0x6000 };
     uint32_t of = ACQUIRE_RELEASE | GROUP_MEMORY | (p->is_vulkan ? EXCHANGE : 0);
@@ -294,7 +295,7 @@ static void shuffle(struct spirv_program *p, const struct tile_stmt *s) {
     assign(p, s->old, spirv_from_bits(p, type, got));
 }
 
-// Records the line of the first assertion that fails. The thread goes on, since others wait for it at
+// Records the line of the first assertion that fails. The thread continues, since others wait for it at
 // barriers.
 static void assertion(struct spirv_program *p, const struct tile_stmt *s) {
     spirv_nodes(p, 1, &s->mask);
@@ -322,7 +323,7 @@ static void one(struct spirv_program *p, const struct tile_stmt *s) {
     case TILE_COPY:
     case TILE_FILL: copy(p, s); return;
     case TILE_ATOMIC: atomic(p, s); return;
-    case TILE_WAIT: return; // no copy runs on
+    case TILE_WAIT: return; // copies are synchronous here
     case TILE_BARRIER:
         if (s->scope == TILE_CLUSTER)
             spirv_fail(p, "the target has no clusters", "");
@@ -338,7 +339,7 @@ static void one(struct spirv_program *p, const struct tile_stmt *s) {
     }
 }
 
-// What stands behind a break is never reached.
+// Statements after a break are never reached.
 void spirv_block_of(struct spirv_program *p, const struct tile_stmt *body) {
     for (; body && !p->failed && p->m.function->label; body = body->next)
         one(p, body);

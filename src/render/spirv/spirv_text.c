@@ -1,5 +1,5 @@
-// spirv_text.c - modules as text: an instruction a line, %n for ids, names of opcodes from the table that the
-// writer has.
+// spirv_text.c - prints modules as text: one instruction per line, %n for ids, names of opcodes from the
+// table that the writer has.
 
 #include "render/spirv/spirv.h"
 #include "render/spirv/spirv_module.h"
@@ -29,7 +29,8 @@ static int find(uint32_t number) {
     return -1;
 }
 
-// A text of words; how many they are. Only what is printable in a name.
+// Appends a text that is stored in words, with ? for characters that cannot be printed. Returns the number of
+// words.
 static size_t put_text(struct text *out, const char *code, size_t at, size_t end) {
     size_t bytes = 0, room = 4 * (end - at);
     text_add(out, " \"");

@@ -1,4 +1,4 @@
-// spirv_values.c - expressions: each node is computed once, for the statement that uses it.
+// spirv_values.c - computes expressions: each node once, for the statement that uses it.
 
 #include "render/spirv/spirv_program.h"
 
@@ -81,7 +81,7 @@ static spirv_id value_of(struct spirv_program *p, expr e) {
     return spirv_operation(p, e, operand);
 }
 
-// What was computed in a branch is not known behind it.
+// Forgets the values that were computed in a branch: they are not visible after it.
 static void forget(struct spirv_program *p, expr e) {
     struct spirv_node *n = &p->node[e->id];
     if (n->seen != p->stamp || n->depth <= p->depth)
@@ -91,8 +91,8 @@ static void forget(struct spirv_program *p, expr e) {
         forget(p, tile_operand(e, i));
 }
 
-// The common value first; then, in a branch, the rare one. Returns false if that is there already, or costs
-// nothing.
+// Computes the common value; then, in a branch, the rare one. Returns false if the rare one is a constant or
+// was computed already.
 static bool compute_rare(struct spirv_program *p, expr e) {
     expr rare = e->arg[1];
     compute(p, e->arg[0]);
@@ -134,7 +134,7 @@ void spirv_nodes(struct spirv_program *p, int count, const expr *root) {
             compute(p, root[i]);
 }
 
-// Applies an op of the target to two values, as an expression would; 16-bit floats are computed in f32.
+// 16-bit floats are computed in f32.
 spirv_id spirv_combine(struct spirv_program *p, enum tile_op op, struct tile_type type, spirv_id a,
                        spirv_id b) {
     static const struct tile_type f32 = {TILE_FLOAT, 32, 1};

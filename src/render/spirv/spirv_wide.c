@@ -1,4 +1,5 @@
-// spirv_wide.c - integers of 64 bits as pairs of words, the low one first, for units that have none.
+// spirv_wide.c - computes with integers of 64 bits as pairs of words, the low one first, for units that have
+// none.
 
 #include "render/spirv/spirv_program.h"
 
@@ -29,7 +30,7 @@ static spirv_id number(struct spirv_program *p, uint64_t value) {
     return spirv_constant_of(p, u64, value);
 }
 
-// An instruction that gives a word and what went over it.
+// Returns the two words of an instruction that gives a word and its carry, borrow or upper half.
 static struct pair both(struct spirv_program *p, enum spirv_word how, spirv_id a, spirv_id b) {
     spirv_id two = spirv_value(&p->m, how, spirv_struct_of_two(&p->m, spirv_uint(&p->m, 32)), a, b);
     return parts(p, two);
@@ -80,13 +81,13 @@ static spirv_id without_sign(struct spirv_program *p, spirv_id x) {
     return pick(p, is_below, negate(p, x), x);
 }
 
-// What moves from one word into the other: a shift by 32 is none, so it is done in two.
+// Returns the bits that move from one word into the other. It shifts twice, because the count may be 32.
 static spirv_id carried(struct spirv_program *p, enum spirv_word how, spirv_id word, spirv_id by) {
     spirv_id rest = spirv_op(p, SPIRV_ISub, spirv_u32(p, 31), by);
     return spirv_op(p, how, spirv_op_by(p, how, word, 1), rest);
 }
 
-// By a word, less than 64.
+// Shifts a pair by a word, which is less than 64.
 static spirv_id move(struct spirv_program *p, spirv_id x, spirv_id by, bool is_left, bool is_signed) {
     struct pair a = parts(p, x);
     enum spirv_word right = is_signed ? SPIRV_ShiftRightArithmetic : SPIRV_ShiftRightLogical;
@@ -109,7 +110,7 @@ static spirv_id move(struct spirv_program *p, spirv_id x, spirv_id by, bool is_l
     return spirv_join(p, low, high);
 }
 
-// By 1, with a last digit.
+// Shifts a pair left by 1 and sets its last bit to `digit`.
 static spirv_id append(struct spirv_program *p, spirv_id x, spirv_id digit) {
     spirv_id left = move(p, x, spirv_u32(p, 1), true, false), low = spirv_part(p, left, 0);
     low = spirv_op(p, SPIRV_BitwiseOr, low, digit);
@@ -125,7 +126,7 @@ static spirv_id shift(struct spirv_program *p, expr e, const spirv_id *operand) 
     return is_signed ? moved : pick(p, fits, moved, number(p, 0));
 }
 
-// Digit by digit.
+// Long division, one bit at a time.
 spirv_id spirv_pair_divide(struct spirv_program *p, struct tile_type t, const spirv_id *x) {
     struct spirv_module *m = &p->m;
     spirv_id type = spirv_type(p, t), word = spirv_uint(m, 32), zero = number(p, 0);
@@ -151,7 +152,7 @@ spirv_id spirv_pair_divide(struct spirv_program *p, struct tile_type t, const sp
     return pick(p, is_zero, zero, spirv_load(m, type, quotient));
 }
 
-// Rounds down.
+// Divides, rounding down; a quotient by 0 is 0.
 static spirv_id divide(struct spirv_program *p, struct tile_type type, spirv_id a, spirv_id b) {
     if (type.kind == TILE_UINT)
         return spirv_call(p, SPIRV_HELP_PAIR_DIVIDE, (spirv_id[]){a, b});
@@ -203,8 +204,8 @@ static spirv_id from_word(struct spirv_program *p, struct tile_type to, spirv_id
     return spirv_value(&p->m, SPIRV_ConvertUToF, spirv_type(p, to), word);
 }
 
-// Without a sign, to f32: of more than 32 bits the upper ones, with a last one that says whether others
-// follow, round as all of them.
+// Converts an unsigned number to f32. If it has more than 32 bits, converts the upper ones, and sets the last
+// of these if any lower bit is set: that rounds as all bits do.
 static spirv_id to_f32(struct spirv_program *p, spirv_id x) {
     struct pair a = parts(p, x);
     spirv_id type = spirv_type(p, f32), none = spirv_u32(p, 0);

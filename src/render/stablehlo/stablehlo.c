@@ -110,7 +110,7 @@ static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_SHR] = {PASS_INTEGER, "stablehlo.shift_right_%s %a, %b : %t"},
     [TILE_SELECT] = {NUMBERS | HALVES | PASS_COMPLEX, "stablehlo.select %a, %b, %c : %p, %t"},
     [TILE_RARE] = {NUMBERS | HALVES | PASS_COMPLEX, "stablehlo.select %a, %b, %c : %p, %t"},
-    // Computed in f64, where the product is exact.
+    // f32 is computed in f64, where the product is exact.
     [TILE_FMA] =
         {PASS_FLOAT,
          "stablehlo.convert %a : (%t) -> %d;stablehlo.convert %b : (%t) -> %d;"
@@ -161,10 +161,10 @@ const char *render_stablehlo_type(zl_dtype dtype) {
 
 struct tensors {
     struct text *out;
-    int *names;        // that there are so far
-    const char *shape; // "2x3x"
+    int *names;        // numbers of tensors used so far
+    const char *shape; // sizes, as "2x3x"
     const int *operand;
-    int *name; // by number of node
+    int *name; // by id of node: the number of its tensor
 };
 
 static void add_type(struct tensors *t, struct tile_type type) {
