@@ -22,19 +22,19 @@
 struct zl_stream_ {
     const struct device *device;
     int unit;
-    int lane; // of the unit, on which its work is enqueued
+    int lane; // of the unit; its work is enqueued there
     pthread_mutex_t lock; // guards the queue and failure
     pthread_cond_t changed;
     struct run *head, *tail;
-    struct failure *failure; // the first of evaluations that nobody waited for, until it is reported
+    struct failure *failure; // the first failure of an evaluation without a waiting thread; until reported
     bool has_worker;
-    bool is_default; // of its device, on its thread
-    // Bits and counts: whether a thread is running one of its programs, who watches, how much is queued or
-    // run by the worker.
+    bool is_default; // the default stream of its device on its thread
+    // bits and counts: whether a thread runs one of its programs, how many threads watch, how many runs are
+    // queued or run by the worker
     atomic_ulong work;
-    atomic_uint ticks; // counts runs that ended; sleepers watch it
+    atomic_uint ticks; // number of runs that ended; waiting threads watch it
     pthread_t owner;
-    struct zl_stream_ *next;  // of its thread; later, in the list of streams to be reused
+    struct zl_stream_ *next;  // in the list of its thread; later, in the list of streams to be reused
     struct zl_stream_ *older; // in the list of all streams
 };
 
@@ -77,7 +77,7 @@ struct tape {
     uint64_t *dies;      // per call: bit k says that nothing reads input k (of the first 64) after it
     uint32_t *uses;      // per call: how many calls of the tape read its outputs
     uint32_t *last;      // per call: the last call that reads an output
-    bool looks;          // nothing will be computed, so a gradient may still ask for lent arrays
+    bool looks;          // nothing will be computed, so a gradient may still read lent arrays
     bool has_slices;     // has slices for narrow_tape
     int collectives;     // how many calls are collectives
     bool waits;          // other evaluations are computing some inputs
@@ -87,7 +87,7 @@ struct tape {
     int stack_cap, root_cap, sum_cap, sums;
     struct call **stack;
     struct tape_root *root;
-    struct tape_root *sum; // reductions that should be adjacent; sums is 0 except in a walk by depths
+    struct tape_root *sum; // reductions to be made adjacent; sums is 0 except in a walk by depth
 };
 // Lists the calls that arrays need, under the planning lock. Returns false, with an error, if that fails. It
 // also returns false, without an error, if it sets lacks_standard: then call stream_standard, without the
@@ -95,7 +95,7 @@ struct tape {
 bool tape_walk(struct tape *tape, int count, const zl_array *arrays);
 // Puts calls [begin, end) into another order, in which inputs still come first: the i-th of them becomes the
 // one that was at begin + order[i]. Returns false, with an error and without a change, if memory runs out.
-// Takes place under the planning lock.
+// Needs the planning lock.
 bool tape_reorder(struct tape *t, int begin, int end, const int32_t *order);
 // Marks all calls that are claimed as lost, so that arrays which need them fail; for the child of a fork.
 void tape_forget(void);
@@ -145,7 +145,7 @@ bool sample_leaves_out(int count, struct call *const *calls);
 
 // plan.c ----------------------------------------------------------------------------------------------------
 
-// the most calls of a plan, so that a changing tail does not cost the plan of the whole
+// the most calls of a plan, so that a change near the end of a long graph does not cost the plan of the whole
 enum { PLAN_LARGEST = 4096 };
 
 struct plan_segment {
@@ -167,8 +167,7 @@ struct plan {
 };
 // Finds or makes the plan of the tape's calls [begin, end), puts the calls into the plan's order, and
 // replaces *held by the plan, retained. *held is the plan of the caller's last evaluation, or NULL: repeating
-// an evaluation costs no look-up. Returns false, with an error, if that fails. Takes place under the planning
-// lock.
+// an evaluation costs no look-up. Returns false, with an error, if that fails. Needs the planning lock.
 bool plan_find(struct tape *tape, int begin, int end, struct plan **held);
 // Drops a reference, and frees the plan and its programs with the last one. NULL is ignored.
 void plan_release(struct plan *plan);
@@ -188,11 +187,11 @@ struct run {
     const uint64_t *dies;
     struct run_profile *profile; // NULL: no profile records it
     bool waits;     // inputs may still be in flight on other streams
-    bool alone;     // nobody waits for it
+    bool alone;     // no thread waits for it
     int donations;  // how many outputs took over an input's memory
     int kept;
     zl_array *keep; // roots that a queued run keeps alive
-    // whose turn it is part of; a queued one is a whole turn, which loop_run runs. NULL: none
+    // the loop whose turn it is part of, or NULL; a queued run of a loop is a whole turn, which loop_run runs
     struct zl_loop_ *loop;
 };
 // Executes a run on the calling thread, after waiting for its inputs if run->waits. Calls that fail have
@@ -208,8 +207,8 @@ void schedule_run_lose(struct call *c);
 
 // profiling.c -----------------------------------------------------------------------------------------------
 
-// The step of a run that is in progress, for the profile, and the binding's own functions while the profile
-// replaces them.
+// The step of a run that the profile is recording, and the binding's own functions while the profile replaces
+// them.
 struct run_profile {
     bool (*prepare)(struct binding *b, int index, uint64_t in_place);
     void (*finish)(struct binding *b, int index);
@@ -219,8 +218,8 @@ struct run_profile {
     uint8_t dtype;
     bool has_finished, has_failed;
     double read, written, flops;
-    uintptr_t op[64];        // of the first calls, const struct op *
-    zl_array input[16];      // the first that were read
+    uintptr_t op[64];        // of the first calls; const struct op *
+    zl_array input[16];      // the first arrays that the step reads
 };
 // Begins to record the steps of a run in the profile.
 void schedule_run_profile_begin(struct run *r, struct run_profile *p);
@@ -237,7 +236,7 @@ bool eval_arrays(const char *function, int count, const zl_array *arrays, bool w
 bool eval_look(zl_array a,
                void (*look)(const struct tape *tape, int begin, const struct plan *plan, void *data),
                void *data);
-// Evaluates an array and waits until the host can read it. Returns false, with an error, if it cannot be
+// Evaluates an array and waits until the host can read it. Returns false, with an error, if that fails.
 // read.
 bool eval_read(const char *function, zl_array a);
 
