@@ -362,8 +362,8 @@ static zl_group split(zl_group base, int color, int key) {
                 : wrap(comm);
 }
 
-// Finalizes MPI at exit, since a rank that exits without it ends the whole job with an error. Does not
-// call it after a failure: other ranks may have ended, and it would wait for them.
+// Finalizes MPI at exit, since a rank that exits without it ends the whole job with an error. Does not do so
+// after a failure: other ranks may have ended, and it would wait for them.
 static void finish(void) {
     int ended = 0;
     mpi.Finalized(&ended);
