@@ -24,8 +24,8 @@ size_t number_size(int type); // returns the bytes of an element
 
 // Widens n elements of a type. `in` is aligned for it.
 void number_load(union number *out, const void *in, int type, size_t n);
-// Stores n numbers of one kind as elements of a dtype: whole numbers wrap, and fractions are cut off or
-// rounded to what the element can hold.
+// Stores n numbers of one kind as elements of a dtype: integers wrap, integer elements drop fractions, and
+// real elements drop imaginary parts.
 void number_store(void *out, zl_dtype type, const union number *in, enum number_kind kind, size_t n);
 // Converts n elements from one type to another. `in` need not be aligned.
 void number_convert(void *out, zl_dtype out_type, const void *in, int in_type, size_t n);
