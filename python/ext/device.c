@@ -1,5 +1,5 @@
-// device.c - Device, DeviceType and functions about the available devices. Every GPU that the library can use
-// is a "gpu" here.
+// device.c - Device, DeviceType and functions about the available devices. Every device of the library with
+// memory of its own is a "gpu" here.
 
 #include <stdatomic.h>
 #include <string.h>

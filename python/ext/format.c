@@ -139,7 +139,7 @@ static void put_part(struct text *t, const char *data, zl_shape shape, const int
         Py_LeaveRecursiveCall();
 }
 
-// data: the elements of `shown`.
+// Puts an array. data: the elements of `shown`.
 static void put_array(struct text *t, zl_array a, zl_array shown, const void *data) {
     zl_dtype dtype = zl_dtype_of(a);
     put(t, "array(");

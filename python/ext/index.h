@@ -16,7 +16,7 @@ enum entry_kind {
     ENTRY_REST = 16,  // ...: all axes without an entry; not in a fitted key
     ENTRY_MASK = 32,  // booleans; not in a fitted key
     ENTRY_AXES = ENTRY_INT | ENTRY_SLICE | ENTRY_ARRAY, // those that are axes of the array
-    ENTRY_KEPT = ENTRY_SLICE | ENTRY_NEW,               // those that are axes of the result
+    ENTRY_KEPT = ENTRY_SLICE | ENTRY_NEW,               // axes of the result, but not those of arrays
 };
 
 struct entry {

@@ -163,8 +163,8 @@ static int list_positions(const struct key *k, zl_array a, zl_shape part, const 
     return count;
 }
 
-// Slices without steps begin at a position, as arrays do. With steps the part is updated and then written
-// back.
+// Updates a by a key with arrays. Slices without steps begin at a position, as arrays do. With steps, the
+// part is updated and then written back.
 static zl_array scatter(scatter_op *op, const struct key *k, zl_array a, zl_array value) {
     zl_array given[KEY_MAX], index[KEY_MAX], position[KEY_MAX], part = key_slice(k, a);
     int axes[KEY_MAX], count = key_arrays(k, given);

@@ -256,7 +256,7 @@ static void free_wrapper(PyObject *self) {
     PyObject_GC_Del(self);
 }
 
-// Names, documentation and all other attributes are those of the function.
+// Returns an attribute of the function: its name, documentation and all others.
 static PyObject *attribute(PyObject *self, PyObject *name) {
     PyObject *fun = ((struct wrapper *)self)->fun;
     return fun ? PyObject_GetAttr(fun, name) : PyObject_GenericGetAttr(self, name);

@@ -1,5 +1,5 @@
-// base.h - what every stage may use: errors, memory, arenas, slabs, maps, text, files, threads, libraries,
-// settings.
+// base.h - the basics that every stage may use: errors, memory, arenas, slabs, maps, text, files, threads,
+// libraries, settings.
 //
 // Nothing here depends on arrays or kernels. There is one section per file, which is that file's contract.
 

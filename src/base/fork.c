@@ -60,7 +60,7 @@ static void watch(void) {
         pthread_atfork(before, in_parent, in_child);
 }
 
-// Needs no lock, since one thread makes all registrations while the library is loaded.
+// Needs no lock, since a single thread makes all registrations while the library is loaded.
 void fork_guard(struct lock *lock) {
     watch();
     if (guards < GUARDED_MOST)

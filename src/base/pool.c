@@ -283,7 +283,8 @@ static void run_shared(struct job *job) {
         wait_for_helpers(job);
 }
 
-// A single part does not count as parallel work: functions that it calls may use all threads.
+// Runs all parts on this thread. A single part does not count as parallel work: functions that it calls may
+// use all threads.
 static void run_alone(int parts, void (*fn)(void *data, int part), void *data) {
     bool before = inside;
     inside = inside || parts > 1;

@@ -297,9 +297,9 @@ zl_array graph_inline_from(const struct op *op, zl_array x, zl_dtype dtype, unio
 
 // Taking apart ----------------------------------------------------------------------------------------------
 
-// Gives `amount` references back; returns true if they were the last. A thread that holds all references is
-// alone, since nobody can add one, so a plain load decides and the costly subtraction is skipped. A sibling
-// may be lent again.
+// Releases `amount` references; returns true if they were the last. A thread that holds all references is
+// alone, since no other thread can add one, so a plain load decides and the costly subtraction is skipped. An
+// output of several may be lent again, so it is always subtracted.
 static bool give_back(zl_array a, unsigned long amount) {
     if (!array_is(a, ARRAY_SIBLING) && atomic_load_explicit(&a->count, memory_order_relaxed) == amount)
         return atomic_load_explicit(&a->count, memory_order_acquire) == amount;

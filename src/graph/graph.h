@@ -1,4 +1,4 @@
-// graph.h - calls and arrays: what an array is before and after it is computed.
+// graph.h - calls and arrays, before and after they are computed.
 //
 // A *call* is an op applied to arrays; an *array* is one output of a call, or a leaf. A call and its outputs
 // share one block of memory, which is freed when nothing refers to any of the outputs.
@@ -103,7 +103,7 @@ static inline zl_array call_output(const struct call *c, int index) {
     return LIKELY(index == 0) ? call_first(c) : call_later(c, index);
 }
 
-// One run of a program: its calls, and what the device reports while it runs them.
+// One run of a program: its calls, and functions that the device calls while it runs them.
 struct binding {
     int calls;
     int lane; // of the unit
@@ -112,8 +112,8 @@ struct binding {
     // set, the first output may take over the memory of input k, provided that nothing reads it later and
     // that it fits. Unless all bits are set, an input that is passed twice is not taken.
     bool (*prepare)(struct binding *b, int index, uint64_t in_place);
-    // Called before prepare where calls [begin, index] run as one kernel: the result may take over the memory
-    // of an input that nothing reads after them.
+    // Called before prepare if calls [begin, index] run as one kernel: the result may take over the memory of
+    // an input that nothing reads after them.
     void (*take)(struct binding *b, int begin, int index);
     // Publishes the outputs of a call and releases inputs that nothing reads any more.
     void (*finish)(struct binding *b, int index);
@@ -186,7 +186,7 @@ union scalar scalar_as(zl_array a, zl_dtype dtype);
 
 // lend.c ----------------------------------------------------------------------------------------------------
 
-// What a thread is doing while it records.
+// The state of a thread that records.
 struct recorder {
     zl_array *lent;   // the arrays that open scopes hold
     int len, cap;
@@ -388,7 +388,7 @@ void storage_drop_host(struct storage *s);
 // Frees the replicas on devices, but not `but` (NULL: all of them), of a storage that is unique.
 void storage_drop_replicas(struct storage *s, const struct replica *but);
 
-// allocator.c: host memory for storages. It counts exactly, caches freed memory and keeps to limits.
+// allocator.c: host memory for storages. It counts exactly, caches freed memory and enforces limits.
 
 // Returns memory and its capacity, or NULL and an error.
 void *allocator_get(size_t bytes, size_t *capacity);

@@ -104,6 +104,7 @@ static zl_group open_engine(int which) {
     return g;
 }
 
+// Returns the group of all processes of an engine, or, for "any", of the first one that a launcher prepared.
 // Needs the lock.
 static zl_group find_group(bool strict, const char *name) {
     bool any = !strcmp(name, "any");

@@ -99,7 +99,7 @@ static bool on_prepare(struct binding *b, int index, uint64_t in_place) {
     return r->profile->prepare(b, index, in_place);
 }
 
-// Must run before the call is finished, which releases its inputs.
+// Records the call before it is finished, since finishing releases its inputs.
 static void on_finish(struct binding *b, int index) {
     struct run_profile *p = ((struct run *)b)->profile;
     const struct call *c = b->call[index];

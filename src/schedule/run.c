@@ -27,7 +27,7 @@ static void let_go(struct call *c) {
         graph_detach(c);
 }
 
-// The state is set last: another thread that sees it may free the call.
+// Sets the states last, since another thread that sees one may free the call.
 void schedule_run_fail(struct call *c, struct failure *f) {
     failure_retain(f); // the input that is released may hold the only reference
     let_go(c);
@@ -174,7 +174,7 @@ static bool is_last_reader(const struct call *c, zl_array x) {
            (!x->call || x->call->detached);
 }
 
-// The input keeps its share of the storage until its call is finished.
+// Gives `out` the memory of x, which keeps its own reference until its call is finished.
 static bool share_memory(struct run *r, zl_array out, zl_array x) {
     if (!can_take(out, x) || !claim(r, x->storage))
         return false;
@@ -243,7 +243,8 @@ static void on_take(struct binding *b, int begin, int index) {
                 return;
 }
 
-// Empty arrays get no device memory: nothing is computed for them, so they never reach a device.
+// Returns storage for an output. Empty arrays get no device memory: nothing is computed for them, so they
+// never reach a device.
 static struct storage *new_storage(const struct run *r, size_t bytes) {
     const struct plan_segment *s = r->segment;
     return LIKELY(!device_is_apart(s->device)) || !bytes
@@ -308,7 +309,7 @@ static void publish(const struct run *r, struct storage *s) {
         device_publish(segment->device, segment->unit, r->binding.lane, s);
 }
 
-// States are set last: another thread that sees one may free the call.
+// Sets the states last, since another thread that sees one may free the call.
 static void on_finish(struct binding *b, int index) {
     struct call *c = b->call[index];
     if (known_state(call_first(c)) == ARRAY_FAILED)

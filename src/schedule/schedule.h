@@ -50,7 +50,7 @@ bool stream_try_begin(zl_stream s);
 // Gives the stream back after a run, and wakes waiting threads.
 void stream_end(zl_stream s);
 // Waits until the array is no longer claimed. Returns false, with an error, if the program's own check
-// (interrupt_wanted) gives up first.
+// (interrupt_wanted) stops the wait.
 bool stream_wait(zl_array a);
 // Waits while *busy is set, which a run of the stream clears.
 void stream_wait_while(zl_stream s, const atomic_bool *busy);
@@ -67,7 +67,7 @@ bool stream_enqueue(zl_stream s, struct run *run);
 
 // tape.c ----------------------------------------------------------------------------------------------------
 
-// The calls that an evaluation needs, inputs first, and what is known of each. A tape grows and is reused.
+// The calls that an evaluation needs, inputs first, and facts about each. A tape grows and is reused.
 struct tape {
     zl_stream standard;  // the stream of calls that name none; NULL: this thread has not chosen it yet
     bool lacks_standard; // the walk stopped at a call that needs it
@@ -237,11 +237,10 @@ bool eval_look(zl_array a,
                void (*look)(const struct tape *tape, int begin, const struct plan *plan, void *data),
                void *data);
 // Evaluates an array and waits until the host can read it. Returns false, with an error, if that fails.
-// read.
 bool eval_read(const char *function, zl_array a);
 
-// Plans an evaluation and has `hold` take what it is made of, under the planning lock: the tape, whose calls
-// it may claim, and a plan for each PLAN_LARGEST of them. Returns false, with an error, if planning or hold
+// Plans an evaluation and calls `hold`, under the planning lock, with its parts: the tape, whose calls hold
+// may claim, and a plan for each PLAN_LARGEST of them. Returns false, with an error, if planning or hold
 // fails.
 bool eval_hold(int count, const zl_array *arrays,
                bool (*hold)(struct tape *tape, int plans, struct plan *const *plan, void *data), void *data);
@@ -250,44 +249,44 @@ bool eval_begin(zl_stream s);
 
 // loop.c, and loop_turn.c, which gives a loop its memory and runs its turns ---------------------------------
 
-// Memory of arrays of a loop, while the turn runs that gives all of them theirs.
+// Memory of a loop's arrays, while the first turn assigns it.
 struct loop_place {
     struct storage *storage; // an array of the loop holds it
-    size_t bytes;            // that were asked for
-    int live;                // arrays that are in it and will be read
-    bool stays;              // it is of the state or of a result: nothing else gets it
+    size_t bytes;            // needed by the array that it was allocated for
+    int live;                // arrays that are in it and will still be read
+    bool stays;              // it belongs to the state or to a result: no other array gets it
 };
 
-// What a turn writes while the turn before may still be read: turn t writes storage[t % 2], and reads the
-// other one if it is a state.
+// Two places between which a result or a state alternates, since the values of the turn before may still be
+// read: turn t writes storage[t % 2], and reads the other one if it is a state.
 struct loop_pair {
-    int out;      // which of the function's results it is of
-    int state;    // which state is read from it; -1: none
+    int out;      // the function's result that it belongs to
+    int state;    // the state that is read from it; -1: none
     struct storage *storage[2]; // retained
-    zl_array *reader, *writer;  // arrays that are in the one or the other, which hold neither
+    zl_array *reader, *writer;  // arrays in the place that a turn reads or writes, without references to it
     int readers, writers;
 };
 
-struct zl_loop_ { // of zellige_loop.h
+struct zl_loop_ { // zl_loop of zellige_loop.h
     struct run whole; // a turn that a worker runs
     zl_fn f;
     int states, results;
-    zl_array *state;    // what f is called with, retained
-    zl_outputs list;    // what f gave: the next state, then results
+    zl_array *state;    // the arguments of f, retained
+    zl_outputs list;    // the results of f: the next state, then results
     zl_array *result[2]; // of turn t in result[t % 2], retained; NULL before the first turn
-    int64_t turns;      // that began
+    int64_t turns;      // number of turns that began
     bool is_bound;      // a turn runs the plan; else it calls f again
-    bool has_memory;    // all arrays have theirs
+    bool has_memory;    // memory was assigned to all arrays
     atomic_bool busy;   // a worker has a turn to run
     struct failure *failure; // of a turn; NULL: none
-    // The plan: calls in their order, and what each reads for the last time.
+    // The plan: calls in their order, and the inputs that each reads for the last time.
     zl_stream stream;
     int calls, plans;
     struct call **call;
     uint64_t *dies;
     struct plan **plan; // retained
     // Memory.
-    struct map place_of; // of storages, in `place`, counted from 1; and of roots, in `list`
+    struct map place_of; // positions of storages in `place`, counted from 1; root_of: of arrays in `list`
     struct map root_of;
     struct loop_place *place;
     int places, place_cap;
@@ -305,7 +304,8 @@ bool loop_is_shared(const struct zl_loop_ *l, int state);
 
 // interrupt.c -----------------------------------------------------------------------------------------------
 
-// Returns whether the program's own check (zl_set_interrupt) asks to give up; sets an error then.
+// Returns whether the program's own check (zl_set_interrupt) wants to stop the evaluation; if so, sets an
+// error.
 bool interrupt_wanted(void);
 // Does the same before a call that computes `elements` elements; it seldom calls the check.
 bool interrupt_between_calls(int64_t elements);

@@ -279,7 +279,7 @@ static bool dies_here(const struct tape *t, zl_array x, int slot) {
     return array_is_held_once(x);
 }
 
-// Inside a transform a call keeps its inputs: derivatives read them.
+// Returns whether a call keeps its inputs after it is computed: inside a transform, derivatives read them.
 static bool keeps_inputs(const struct call *c) {
     return array_is_tracer(call_first(c));
 }

@@ -119,7 +119,7 @@ static void load(void) {
     free(path);
 }
 
-// W: an address of device memory, a size and the bytes.
+// W: an address of device memory, a size and the bytes. Has no answer.
 static void write_memory(void) {
     uint64_t address = take_number(), size = take_number();
     take(MODEL(void *, tpu_global_mem_addr, uint64_t)(address), size);
