@@ -149,7 +149,7 @@ bool ext_stream_read(PyObject *o, zl_stream *out) {
     return s != NULL;
 }
 
-// Makes s this thread's default stream of its device.
+// Makes s this thread's default stream of its device and, if that is the default device, the stream of ops.
 static bool use(struct stream *s) {
     PyObject *table = own_table(), *key = table ? device_key(s->device) : NULL;
     bool ok = key && PyDict_SetItem(table, key, (PyObject *)s) == 0;

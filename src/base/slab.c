@@ -63,7 +63,7 @@ struct chunk {
     int left;   // frees until care() must be called
     int size;   // bytes of an object
     int unused; // objects from `fresh` on that were never allocated
-    bool full;  // neither the current chunk nor in the list
+    bool full;  // no free objects, not current, and not in the list
     char *fresh;
     struct chunk *next, *prev; // in the owner's list of chunks with room
 

@@ -63,8 +63,8 @@ zl_array blob_array(struct blob *b, size_t offset, zl_dtype dtype, zl_shape shap
 // Computes the bytes of an array. Returns false, with an error, if they are too many to count.
 bool blob_size(const struct blob *b, zl_dtype dtype, zl_shape shape, size_t *bytes);
 
-// Named parts of a blob, from byte `from` to before byte `to`. A list that is zero-initialised is empty;
-// memory_free frees `span`.
+// Named parts of a blob: the bytes [from, to). A list that is zero-initialised is empty; memory_free frees
+// `span`.
 struct span {
     uint64_t from, to;
     zl_text name;

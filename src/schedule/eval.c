@@ -60,8 +60,8 @@ static bool find_plans(struct evaluation *e) {
     return true;
 }
 
-// Claims the arrays: from here on, other evaluations wait for them. Each call remembers its stream, so that a
-// thread that waits for it knows where to look.
+// Claims the arrays: from here on, other evaluations wait for them. Sets the stream of each call, on which
+// threads wait for its outputs.
 static void claim(struct evaluation *e) {
     e->stream = tape_stream(e->tape, 0);
     counter_add_alone(COUNTER_KERNELS, e->tape->calls);
@@ -205,9 +205,9 @@ static bool plan_all(struct evaluation *e, int count, const zl_array *arrays) {
     return walk(e->tape, count, arrays) && (e->tape->calls == 0 || find_plans(e));
 }
 
-// Plans under the planning lock, which it takes and the caller gives back. A thread's first evaluation may
-// open drivers to find the default device. It does so without the lock: drivers may fork, and a fork waits
-// for all locks.
+// Plans under the planning lock, which it takes and the caller releases. A thread's first evaluation may open
+// drivers to find the default device. It does so without the lock: drivers may fork, and a fork waits for all
+// locks.
 static bool lock_and_plan(struct evaluation *e, int count, const zl_array *arrays) {
     lock_take(&planning);
     if (LIKELY(plan_all(e, count, arrays)))

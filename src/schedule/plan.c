@@ -264,8 +264,8 @@ static bool place_all(const struct tape *t, int begin, int end, const struct dev
     return ok;
 }
 
-// Orders calls so that all that can run on one device run before those that can run on the other, starting
-// with `device`. Returns the number of turns that this takes.
+// Orders calls by turns of the two devices, starting with `device`: each turn takes all calls that its device
+// can run by then. Returns the number of turns.
 static int take_turns(const struct tape *t, int begin, int end, const struct device *const *on,
                       const struct device *device, int32_t *order) {
     int taken = 0, turns = 0, calls = end - begin;

@@ -16,8 +16,8 @@
 #include <string.h>
 
 enum {
-    ORDERED_LEAST = 64, // calls from which on a second walk by depth is worth it
-    ORDERED_MOST = 8,   // inputs of a call up to which they are sorted by depth
+    ORDERED_LEAST = 64, // least calls of a tape that is walked again by depth
+    ORDERED_MOST = 8,   // most inputs of a call that are sorted by depth
     ENDS = 64,          // inputs examined in the elementwise calls at the end of a root
     BESIDE_MOST = 32,   // reductions tried as neighbours of one, and elementwise calls examined for each
     WAITS = 3,          // by how much the depth of a root that has to wait is raised
