@@ -1,4 +1,4 @@
-// gen.c - zellige-gen: writes what the build needs from the definitions of ops.
+// gen.c - zellige-gen: writes files that the build needs from the definitions of ops.
 //
 //     zellige-gen rows OUTDIR     row kernels in C: rows_0.c ... rows_7.c, and rows.h
 //     zellige-gen vec OUT.c       the vector layer as text, for kernels compiled at run time
@@ -17,7 +17,7 @@
 
 enum { SHARDS = 8, FORMS = 8 };
 
-// One function of the table; kernels whose text is the same share it.
+// A function of the table; kernels with the same text share it.
 struct row {
     char *name, *text;
     int cost;
@@ -79,8 +79,8 @@ static const char *add_row(struct tile_kernel *kernel) {
     return row->name;
 }
 
-// Bit k of a form says that operand k is a scalar: all of them but the one that has no vector; of unary ops
-// only 0.
+// Returns whether an op of this arity has a form. Bit k of a form says that operand k is a scalar. All forms
+// exist except the one without a vector.
 static bool has_form(int arity, int form) {
     return form < (1 << arity) && form != (1 << arity) - 1;
 }
@@ -167,7 +167,8 @@ static int by_cost(const void *a, const void *b) {
     return x->cost != y->cost ? (x->cost < y->cost) - (x->cost > y->cost) : strcmp(x->name, y->name);
 }
 
-// Costly rows first, each to the shard that has least: they compile in parallel.
+// Distributes rows to shards, costly ones first, each to the shard with the least cost, so that shards
+// compile in parallel.
 static void deal(struct text *shard) {
     long load[SHARDS] = {0};
     qsort(rows.row, (size_t)rows.count, sizeof *rows.row, by_cost);
@@ -211,7 +212,7 @@ static bool write_rows(const char *folder) {
 // The vector layer as text ----------------------------------------------------------------------------------
 
 static const char vec_folder[] =
-    "src/device/cpu/"; // from the root of the repository, where the build runs this
+    "src/device/cpu/"; // relative to the root of the repository, where the build runs this
 
 static void add_quoted(struct text *out, const char *line, size_t len) {
     text_add(out, "    \"");
@@ -220,7 +221,7 @@ static void add_quoted(struct text *out, const char *line, size_t len) {
     text_add(out, "\\n\"\n");
 }
 
-// A header, line by line; what it includes from the layer in the place of the #include.
+// Appends a header line by line. A header of the layer that it includes replaces its #include.
 static void add_header(struct text *out, const char *name) {
     static const char include[] = "#include \"vec/";
     char path[256];

@@ -1,8 +1,8 @@
 // gen_pages.c - reference pages: one for each hand-written header of include/ and model/, one for each family
 // of ops, one for the settings.
 //
-// A header is read as paragraphs. A paragraph's comment becomes prose and its declarations a block of code,
-// so that the header stays the only place where the contract is written.
+// A header is read as paragraphs. The comment of a paragraph becomes prose, and its declarations a block of
+// code, so that the contract is written only in the header.
 
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static bool starts(const char *line, const char *with) {
     return !strncmp(line, with, strlen(with));
 }
 
-// A line of the text without its end; moves *at behind it.
+// Returns a line of the text without its end, and moves *at past it.
 static const char *next_line(char **at) {
     char *line = *at, *end = strchrnul(line, '\n');
     *at = *end ? end + 1 : end;
@@ -23,7 +23,7 @@ static const char *next_line(char **at) {
     return line;
 }
 
-// "// Errors -----": the title of a section.
+// Returns the length of a section's title, as in "// Errors -----", or 0.
 static int title_length(const char *line) {
     const char *dashes = strstr(line, " ---");
     return starts(line, "// ") && dashes ? (int)(dashes - line) - 3 : 0;
@@ -37,7 +37,7 @@ static bool is_machinery(const char *line) {
 
 struct paragraph {
     struct text prose, code;
-    bool machinery; // guards and what only the preprocessor needs
+    bool machinery; // include guards and similar lines for the preprocessor only
 };
 
 static void flush(struct text *out, struct paragraph *p) {
@@ -50,7 +50,7 @@ static void flush(struct text *out, struct paragraph *p) {
     p->machinery = false;
 }
 
-// An indented comment is a sample.
+// Appends a line of a comment. Lines with more indentation remain indented, as samples.
 static void add_prose(struct text *prose, const char *line) {
     const char *words = line + (line[2] == ' ' ? 3 : 2);
     text_add(prose, "%s\n", words);

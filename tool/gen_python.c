@@ -1,8 +1,8 @@
 // gen_python.c - the Python side of the ops: bindings.c for the extension, and core.pyi for type checkers and
 // editors.
 //
-// A Python function is one or more C ops: zl_take and zl_take_flat are take(a, indices, axis=None). Where an
-// op with several axes exists (zl_sum_axes) it alone is bound: it takes one axis and none as well.
+// A Python function is one or more C ops: zl_take and zl_take_flat are take(a, indices, axis=None). If an op
+// with several axes exists (zl_sum_axes), only that one is bound, since it also takes one axis or none.
 
 #include <ctype.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ enum { VARIANTS = 4 };
 struct function {
     char module[16];
     char name[64];
-    const zl_op_info *variant[VARIANTS]; // most parameters first
+    const zl_op_info *variant[VARIANTS]; // the one with most parameters first
     int variants;
 };
 
@@ -38,7 +38,7 @@ static const zl_op_info *find_op(const char *name, int length) {
     return NULL;
 }
 
-// Every parameter of a is one of b.
+// Returns whether every parameter of a is a parameter of b.
 static bool is_part(const zl_op_info *a, const zl_op_info *b) {
     for (int i = 0; i < a->params; i++) {
         bool found = false;
@@ -50,7 +50,7 @@ static bool is_part(const zl_op_info *a, const zl_op_info *b) {
     return true;
 }
 
-// The length of the name without what tells a variant from its function: "zl_sum" of "zl_sum_axes".
+// Returns the length of the name without the suffix of a variant: that of "zl_sum" for "zl_sum_axes".
 static int stem_length(const zl_op_info *op) {
     static const char *const suffixes[] = {"_axes", "_axis", "_flat", "_int", "_at"};
     int length = (int)strlen(op->name);
@@ -64,7 +64,7 @@ static int stem_length(const zl_op_info *op) {
     return length;
 }
 
-// "zl_random_uniform": module "random", name "uniform"; "zl_sum_axes": name "sum".
+// Splits a name: "zl_random_uniform" into module "random" and name "uniform"; "zl_sum_axes" into name "sum".
 static void split_name(const zl_op_info *op, struct function *f) {
     const char *name = op->name + strlen("zl_");
     int length = stem_length(op) - (int)strlen("zl_");
@@ -85,7 +85,7 @@ static bool has_suffix(const char *name, const char *suffix) {
     return n > m && !strcmp(name + n - m, suffix);
 }
 
-// Python can tell how many results there are.
+// Returns whether Python can call the op: the number of its results must be known.
 static bool is_bindable(const zl_op_info *op) {
     for (int i = 0; i < op->params; i++)
         if (op->param[i].type == ZL_PARAM_OUTPUT && !op->param[i].fallback)
@@ -147,7 +147,7 @@ static int output_count(const zl_op_info *op) {
     return 1;
 }
 
-// A function of one array and numbers is a method of arrays too.
+// Returns whether a function, of one array and numbers, is also a method of arrays.
 static bool is_method(const struct function *f) {
     for (int v = 0; v < f->variants; v++) {
         const zl_op_info *op = f->variant[v];
@@ -192,8 +192,8 @@ static void add_thunk(struct text *out, const zl_op_info *op) {
     text_add(out, ");\n}\n");
 }
 
-// A number, or a list of them in brackets, as an initialiser of a zl_shape or zl_axes: "1", "[-2, -1]", "()".
-// There is no list for NULL and "None".
+// Appends a number, or a list of numbers in brackets, as an initialiser of a zl_shape or zl_axes: "1", "[-2,
+// -1]", "()". NULL and "None" give no list.
 static void add_list(struct text *out, const char *field, const char *type, const char *value) {
     char items[64];
     int count = 0, length = 0;
@@ -210,14 +210,14 @@ static void add_list(struct text *out, const char *field, const char *type, cons
         text_add(out, "{.%s = {NULL, %d}}", field, value && strcmp(value, "None") ? 0 : -1);
 }
 
-// A text between quotes, which it may have already.
+// Appends a text in quotes. The value may be quoted already.
 static void add_text(struct text *out, const char *value) {
     size_t length = strlen(value);
     bool quoted = length > 1 && value[0] == '\'' && value[length - 1] == '\'';
     text_add(out, "{.text = \"%.*s\"}", (int)(quoted ? length - 2 : length), value + quoted);
 }
 
-// The default as an initialiser of union ext_argument.
+// Appends the default as an initialiser of union ext_argument.
 static void add_fallback(struct text *out, const zl_param *p) {
     const char *value = p->fallback;
     bool none = !value || !strcmp(value, "None");
@@ -281,8 +281,8 @@ static void add_variants(struct text *out, const struct function *f) {
     text_add(out, "};\n");
 }
 
-// A default as Python writes it. The parameters of the longest variant are optional where a shorter one lacks
-// them.
+// Returns a default in Python's form. A parameter of the longest variant is optional if a shorter variant
+// lacks it.
 static const char *own_default(const struct function *f, const zl_param *p) {
     if (p->fallback)
         return p->fallback;
@@ -296,7 +296,7 @@ static const char *own_default(const struct function *f, const zl_param *p) {
     return NULL;
 }
 
-// None before one that must be given: Python has no such signatures.
+// Returns the default, or NULL if a required parameter follows, since Python does not allow such signatures.
 static const char *python_default(const struct function *f, const zl_param *p) {
     const zl_op_info *op = f->variant[0];
     for (const zl_param *later = p; later < op->param + op->params; later++)
@@ -336,8 +336,8 @@ static void add_signature(struct text *out, const struct function *f, bool is_st
         text_add(out, op->returns_bool ? "tuple[array, ...]" : "array");
 }
 
-// The length of a name of C at this place, and what Python calls it: zl_fft_stft is fft.stft. 0: none is
-// here.
+// Returns the length of a C name at this place, and writes Python's name for it: zl_fft_stft is fft.stft.
+// Returns 0 if there is no such name.
 static size_t c_name(const char *at, char name[static 64]) {
     static const char *const words[][2] = {{"NULL", "None"}, {"ZL_ALL", "None"}, {"out[", "result["}};
     for (size_t i = 0; i < COUNT(words); i++)
@@ -355,7 +355,7 @@ static size_t c_name(const char *at, char name[static 64]) {
     return len;
 }
 
-// The documentation of an op, with Python's names for C's.
+// Returns the documentation of an op, with Python's names in place of C's.
 static struct text python_doc(const struct function *f) {
     struct text doc = {0};
     char name[64];
@@ -386,7 +386,8 @@ static void add_function(struct text *out, const struct function *f, int index) 
                  f->name, index);
 }
 
-// inspect takes no dtype for a default: such a signature is the first line of the documentation.
+// Returns whether a default is a dtype. inspect accepts no such default, so these signatures are in the first
+// line of the documentation.
 static bool has_dtype_default(const struct function *f) {
     for (int i = 0; i < f->variant[0]->params; i++) {
         const zl_param *p = &f->variant[0]->param[i];
@@ -459,7 +460,7 @@ static void add_stub(struct text *out, const struct function *f, const char *ind
     text_free(&doc);
 }
 
-// Of arrays: the first parameter is the array itself.
+// Appends a method of arrays, whose first parameter is the array itself.
 static void add_method_stub(struct text *out, const struct function *f) {
     struct text signature = {0};
     add_signature(&signature, f, true);
@@ -489,7 +490,7 @@ static void add_function_stubs(struct text *out) {
     }
 }
 
-// The hand-written part with lines that say where the ops go.
+// The hand-written part of the stubs, with lines that mark where the ops are inserted.
 static const char stub_source[] = "python/stubs/core.pyi";
 
 bool gen_stubs(const char *path) {

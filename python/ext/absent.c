@@ -1,4 +1,4 @@
-// absent.c - the submodules of MLX that stand for hardware: metal and cuda, which say whether it is there.
+// absent.c - MLX's submodules metal and cuda, which report whether that hardware is available.
 
 #include <string.h>
 
@@ -65,7 +65,7 @@ static PyMethodDef cuda_functions[] = {
     {0},
 };
 
-// Old names, from before they moved to mlx.core.
+// The old names, from before these functions moved to mlx.core.
 static const char *const moved[] = {"get_active_memory", "get_peak_memory",  "reset_peak_memory",
                                     "get_cache_memory",  "set_memory_limit", "set_cache_limit",
                                     "set_wired_limit",   "clear_cache"};

@@ -1,5 +1,5 @@
 // array.c - the array type: a mutable cell over an immutable value. Operators and properties are here;
-// methods come from the op tables, and from the files that ext.h names.
+// methods come from the op tables, and from the files that ext.h lists.
 
 #include <string.h>
 #include <sys/syscall.h>
@@ -25,13 +25,13 @@ static PyObject *new_cell(PyTypeObject *type, zl_array lent) {
 }
 
 #ifndef Py_GIL_DISABLED
-// Memory of cells that died, for those that are born: most live for one expression.
+// Memory of freed cells, for new ones: most cells live for one expression.
 enum { SPARE = 64 };
 static struct cell *spare[SPARE];
 static int spares;
 #endif
 
-// Sizes that were computed, not given.
+// Returns whether MLX allows the sizes of a computed array.
 static bool check_sizes(zl_array a) {
     zl_shape shape = zl_shape_of(a);
     for (int i = 0; i < shape.ndim; i++)
@@ -93,7 +93,7 @@ zl_array ext_value(PyObject *array) {
     zl_array value;
     Py_BEGIN_CRITICAL_SECTION(array);
     zl_scope inner = ext_begin();
-    // lent once more: another thread may give the cell another value
+    // lent once more, since another thread may give the cell another value
     value = zl_scope_leave(inner, cell->value);
     Py_END_CRITICAL_SECTION();
     return value;
@@ -121,8 +121,9 @@ bool ext_assign(PyObject *array, zl_array lent) {
 
 // Evaluation ------------------------------------------------------------------------------------------------
 
-// Ctrl-C, or what else a signal's handler raises: the library asks while it works without the GIL. Python
-// handles signals in the main thread alone; other threads may be waited for by who holds the GIL.
+// Returns whether Ctrl-C or another signal handler raised an exception. The library calls this while it works
+// without the GIL. Python handles signals only in the main thread; another thread must not wait for the GIL
+// here, since its holder may wait for that thread.
 static bool was_interrupted(void *context) {
     (void)context;
     if (syscall(SYS_gettid) != getpid())
@@ -159,7 +160,7 @@ bool ext_async_eval(int count, const zl_array *arrays) {
 
 // Making ----------------------------------------------------------------------------------------------------
 
-// Empty: __init__, or unpickling, fills it.
+// Makes an empty cell, which __init__ or unpickling fills.
 static PyObject *array_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     (void)args, (void)kwargs;
     return new_cell(type, NULL);
@@ -182,8 +183,8 @@ static int array_init(PyObject *self, PyObject *args, PyObject *kwargs) {
 
 // Operators -------------------------------------------------------------------------------------------------
 
-// What stands beside an array in an operator; NULL with an exception, or without one where it is not ours to
-// handle.
+// Returns the operand next to an array. Returns NULL, with an exception or, for an object that may implement
+// the operator itself, without one.
 static zl_array operand(PyObject *o, PyObject *beside) {
     if (LIKELY(ext_is_array(o)))
         return ext_value(o);
@@ -196,7 +197,7 @@ static zl_array operand(PyObject *o, PyObject *beside) {
     return convert_beside(o, ext_is_array(beside) ? zl_dtype_of(ext_value(beside)) : ZL_DTYPE_COUNT);
 }
 
-// The exception of operand(), or NotImplemented where the other object may know better.
+// Returns the exception of operand(), or NotImplemented if the other object may implement the operator.
 static PyObject *not_ours(PyObject *left, PyObject *right) {
     PyObject *other = ext_is_array(left) ? right : left;
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError) &&
@@ -222,7 +223,7 @@ static PyObject *apply_unary(unary_op *op, PyObject *self) {
 
 static PyObject *apply_binary(binary_op *op, PyObject *left, PyObject *right) {
     zl_scope scope = ext_begin();
-    bool is_ours = ext_is_array(left); // taken last: the other's methods may give its cell another value
+    bool is_ours = ext_is_array(left); // is read last: methods of the other may assign its cell
     zl_array first = is_ours ? operand(right, left) : operand(left, right);
     zl_array last = !first ? NULL : is_ours ? operand(left, right) : operand(right, left);
     zl_array a = is_ours ? last : first, b = is_ours ? first : last;
@@ -231,7 +232,7 @@ static PyObject *apply_binary(binary_op *op, PyObject *left, PyObject *right) {
     return result;
 }
 
-// a += b gives the cell another value, so that everybody who holds the cell sees it.
+// a += b gives the cell another value, so that all holders of the cell see it.
 static PyObject *apply_in_place(binary_op *op, PyObject *self, PyObject *other) {
     zl_scope scope = ext_begin();
     zl_array b = operand(other, self);
@@ -314,7 +315,7 @@ static PyObject *compare(PyObject *left, PyObject *right, int how) {
         [Py_LT] = zl_less,      [Py_LE] = zl_less_equal, [Py_EQ] = zl_equal,
         [Py_NE] = zl_not_equal, [Py_GT] = zl_greater,    [Py_GE] = zl_greater_equal};
     bool plain = PyList_Check(right) || PyTuple_Check(right) || PyUnicode_Check(right) || right == Py_None;
-    if (plain && (how == Py_EQ || how == Py_NE)) // never equal to what cannot be an element
+    if (plain && (how == Py_EQ || how == Py_NE)) // an array never equals an object that cannot be an element
         return PyBool_FromLong(how == Py_NE);
     return apply_binary(ops[how], left, right);
 }
@@ -453,7 +454,7 @@ static Py_ssize_t length(PyObject *self) {
     return -1;
 }
 
-// The names of / in an older Python, which MLX has too.
+// The names of / in Python 2, which MLX has too.
 static PyObject *divided_by(PyObject *self, PyObject *other) {
     return true_divide(self, other);
 }
@@ -514,7 +515,7 @@ static PyNumberMethods number = {
 
 static PyMappingMethods mapping = {.mp_length = length, .mp_subscript = ext_get, .mp_ass_subscript = ext_set};
 
-// Of the cell: == compares elements.
+// Hashes the cell, not the value: == compares elements.
 static Py_hash_t hash(PyObject *self) {
     return (Py_hash_t)((uintptr_t)self >> 4);
 }
@@ -552,7 +553,7 @@ static bool is_property(const char *name) {
     return false;
 }
 
-// Returns all methods in one list. Of two with the same name the first wins, and a property wins over a
+// Returns all methods in one list. Of methods with the same name the first is used, and a property precedes a
 // method.
 static PyMethodDef *gather_methods(void) {
     PyMethodDef *const lists[] = {small_methods, ext_interchange_methods, ext_shaped_array_methods,

@@ -1,7 +1,7 @@
-// array_like.c - zellige.core.ArrayLike: marks an object as one that stands for an array.
+// array_like.c - zellige.core.ArrayLike: wraps an object that stands for an array.
 //
-// MLX has it as the type of arguments with a method __mlx_array__, for annotations. Ops take such objects as
-// they are.
+// MLX has it as the type of arguments with a method __mlx_array__, for annotations. Ops take such objects
+// without it.
 
 #include "convert.h"
 
@@ -23,7 +23,7 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
 
 static PyObject *to_array(PyObject *self, PyObject *unused) {
     (void)unused;
-    if (Py_EnterRecursiveCall(" in ArrayLike.__mlx_array__")) // it may hold another, and that another
+    if (Py_EnterRecursiveCall(" in ArrayLike.__mlx_array__")) // they may be nested
         return NULL;
     zl_scope scope = ext_begin();
     zl_array a = ext_array_of(((struct array_like *)self)->object);

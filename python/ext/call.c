@@ -1,4 +1,4 @@
-// call.c - ops as Python functions: arguments are read by the tables that zellige-gen makes of the ops'
+// call.c - ops as Python functions: reads arguments by the tables that zellige-gen makes from the ops'
 // signatures.
 
 #include <limits.h>
@@ -9,12 +9,12 @@
 
 enum { PARAMS = 18, SEVERAL = 8 };
 
-// What one argument points to while the op is called.
+// Memory of one argument while the op is called.
 struct held {
     struct ext_list list;
     int axis[COUNT(((struct ext_list *)0)->room)];
-    void *more;      // allocated: axes or arrays that do not fit
-    PyObject *tuple; // whose items the arrays are
+    void *more;      // allocated, if axes or arrays do not fit
+    PyObject *tuple; // the arrays are its items
     bool has_list;
 };
 
@@ -113,7 +113,7 @@ static const struct ext_variant *choose(const struct frame *c) {
     for (int i = 0; i < c->f->variants; i++)
         if (fits(c, &c->f->variant[i]))
             return &c->f->variant[i];
-    return &c->f->variant[0]; // which says what is missing
+    return &c->f->variant[0]; // its errors say what is missing
 }
 
 // Objects to arguments --------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ static bool read_arrays(PyObject *o, struct held *held, union ext_argument *out)
     bool ok = list && count <= INT_MAX;
     for (Py_ssize_t i = 0; ok && i < count; i++) {
         PyObject *item = PyTuple_GET_ITEM(tuple, i);
-        list[i] = ext_is_array(item) ? NULL : ext_array_of(item); // NULL: read_cells takes it
+        list[i] = ext_is_array(item) ? NULL : ext_array_of(item); // NULL: read_cells sets it
         ok = list[i] || ext_is_array(item);
     }
     out->arrays.list = list;
@@ -185,13 +185,13 @@ static bool read_truth(PyObject *o, bool *out) {
     return truth >= 0;
 }
 
-// What a condition chooses has nothing to do with its own dtype.
+// Returns whether a parameter takes part in promotion. A condition does not.
 static bool is_operand(const struct ext_param *p) {
     return p->type == ZL_PARAM_ARRAY && strcmp(p->name, "condition");
 }
 
-// The dtype of the first operand that is an array; ZL_DTYPE_COUNT: none is. What is optional, such as a key,
-// is none.
+// Returns the dtype of the first operand that is an array, or ZL_DTYPE_COUNT. Optional arrays, such as a key,
+// are not operands.
 static zl_dtype dtype_beside(const struct frame *c, const struct ext_variant *v) {
     const struct ext_variant *all = &c->f->variant[0];
     for (int i = 0; i < all->params && v->params > 1; i++)
@@ -231,7 +231,7 @@ static bool is_array_param(const struct ext_param *p) {
     return p->type == ZL_PARAM_ARRAY || p->type == ZL_PARAM_OPTIONAL;
 }
 
-// The object for a parameter of a variant; NULL: left out.
+// Returns the object for a parameter of a variant, or NULL if it was left out.
 static PyObject *given_for(const struct frame *c, const struct ext_variant *v, int i) {
     return c->given[v == c->f->variant ? i : find_param(&c->f->variant[0], v->param[i].key)];
 }
@@ -243,7 +243,8 @@ static bool read_listed_cells(const struct held *held, union ext_argument *out) 
     return ok;
 }
 
-// Takes the values of arrays last: methods of the other objects may have given their cells other values.
+// Reads the values of arrays last, since methods of the other objects may have given their cells other
+// values.
 static bool read_cells(struct frame *c, const struct ext_variant *v) {
     for (int i = 0; i < v->params; i++) {
         if (c->held[i].tuple && !read_listed_cells(&c->held[i], &c->value[i]))
@@ -275,9 +276,9 @@ static bool read_all(struct frame *c, const struct ext_variant *v) {
             if (!is_none && p->required)
                 return wrong_call(c->f, "missing argument", p->key);
             c->value[i] = p->fallback;
-            if (p->type == ZL_PARAM_AXES && o) // said to be none: all axes, whatever is usual
+            if (p->type == ZL_PARAM_AXES && o) // None was passed: all axes, whatever the default
                 c->value[i].axes = ZL_ALL;
-            if (p->type == ZL_PARAM_ARRAY) // a number, as every other argument may be
+            if (p->type == ZL_PARAM_ARRAY) // the default is a number
                 c->value[i].array = number_as_array(p->fallback.number);
         } else if (!read_argument(o, p->type, is_operand(p) ? beside : ZL_DTYPE_COUNT, &c->held[i],
                                   &c->value[i])) {
@@ -311,7 +312,7 @@ bool ext_scope(PyObject *stream, zl_scope *scope) {
 
 zl_scope ext_begin(void) {
     if (!stream_follow_device())
-        PyErr_WriteUnraisable(NULL); // the old default has to do
+        PyErr_WriteUnraisable(NULL); // keeps the old default
     return zl_scope_begin();
 }
 
@@ -319,7 +320,7 @@ static PyObject *run(const struct ext_variant *v, const union ext_argument *a) {
     zl_array out[SEVERAL];
     if (v->call)
         return ext_wrap(v->call(a));
-    bool as_tuple = strcmp(v->name, "zl_divmod"); // of which MLX gives a list
+    bool as_tuple = strcmp(v->name, "zl_divmod"); // MLX returns a list for divmod
     return v->call_all(a, out) ? ext_wrap_all(v->outputs, out, as_tuple) : ext_raise();
 }
 
@@ -357,7 +358,7 @@ static bool add_function(PyObject *core, const struct ext_function *f, PyMethodD
     return ok;
 }
 
-// Other names of the same functions, as array programs know them.
+// Other names of the same functions, as NumPy and the array API have them.
 static const char *const aliases[][2] = {
     {"acos", "arccos"},
     {"acosh", "arccosh"},

@@ -1,7 +1,8 @@
-// compile_func.c - what compile returns: functions of trees that Python runs once for each kind of arguments.
+// compile_func.c - the results of compile: functions of trees that Python runs once for each kind of
+// arguments.
 //
-// The library records what the function did with its arrays. All else that it was called with is in a key;
-// the tree that it returned is kept here, by the tag of its results. Captured trees are more inputs and
+// The library records what the function computes from its arrays. All other arguments are in a key. The tree
+// that the function returned is kept here, by the tag of its results. Captured trees are further inputs and
 // outputs.
 
 #include <string.h>
@@ -10,7 +11,7 @@
 
 // Keys ------------------------------------------------------------------------------------------------------
 
-// Arguments as bytes: the trees, and what in them is no array.
+// Arguments as bytes: the structure of the trees, and their leaves that are not arrays.
 struct key {
     char *data;
     size_t bytes, cap;
@@ -30,12 +31,12 @@ static bool add_bytes(struct key *k, const void *data, size_t bytes) {
     return true;
 }
 
-// What kind of thing follows, and how much of it.
+// Appends the kind of the item that follows, and its size.
 static bool add_kind(struct key *k, char kind, Py_ssize_t size) {
     return add_bytes(k, &kind, 1) && add_bytes(k, &size, sizeof size);
 }
 
-// Any text, also one with lone surrogates, which UTF-8 proper has no bytes for.
+// Appends any text, also one with lone surrogates, which UTF-8 cannot encode.
 static bool add_text(struct key *k, char kind, PyObject *text) {
     PyObject *bytes = text ? PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass") : NULL;
     Py_ssize_t size = bytes ? PyBytes_GET_SIZE(bytes) : 0;
@@ -76,7 +77,7 @@ static bool add_leaf(struct key *k, PyObject *o) {
 
 static bool add_tree(struct key *k, PyObject *o);
 
-// A type of its own may mean something to the function.
+// Appends the kind with the object's type, since the function may treat a subclass in another way.
 static bool add_type(struct key *k, char kind, PyObject *o, Py_ssize_t size) {
     PyTypeObject *type = Py_TYPE(o);
     return add_kind(k, kind, size) && add_bytes(k, &type, sizeof type);
@@ -105,7 +106,7 @@ static bool add_dict(struct key *k, PyObject *o) {
     Py_ssize_t at = 0;
     bool ok = add_type(k, 'd', o, PyDict_Size(o));
     while (ok && PyDict_Next(o, &at, &name, &value)) {
-        Py_INCREF(name); // both are kept: the __hash__ of a name may change the dict
+        Py_INCREF(name); // both are retained: the __hash__ of a name may change the dict
         Py_INCREF(value);
         ok = add_name(k, name) && add_tree(k, value);
         Py_DECREF(name);
@@ -127,7 +128,7 @@ static bool add_tree(struct key *k, PyObject *o) {
 
 // Captured trees --------------------------------------------------------------------------------------------
 
-// Values that take the places of the arrays of a tree, in order.
+// Values that replace the arrays of a tree, in order.
 struct fill {
     const zl_array *value;
     int count, next;
@@ -152,12 +153,12 @@ static bool fill_tree(PyObject *tree, const zl_array *value, int count) {
     return same;
 }
 
-// Arrays that take the place of those that stood for them while the function ran.
+// Arrays that replace their tracers (`stood`) after the function ran.
 struct restore {
-    PyObject *const *cell; // what there was before
+    PyObject *const *cell; // the original arrays
     const zl_array *stood;
     int count, next;
-    bool all; // whatever stands there now
+    bool all; // also replaces arrays that are not tracers
 };
 
 static PyObject *earlier(PyObject *array, void *context) {
@@ -172,7 +173,7 @@ static PyObject *earlier(PyObject *array, void *context) {
     return Py_NewRef(array);
 }
 
-// How many arrays a tree has; -1 and an exception.
+// Returns the number of arrays in a tree, or -1 with an exception.
 static int count_arrays(PyObject *tree) {
     struct tree_arrays a = {0};
     int count = tree_gather(&a, tree, false) ? a.count : -1;
@@ -182,15 +183,15 @@ static int count_arrays(PyObject *tree) {
 
 // Calling ---------------------------------------------------------------------------------------------------
 
-// One call. The function runs inside of it, on the same thread, or not at all.
+// A call. The function runs during the call, on the same thread, or not at all.
 struct compile_call {
     struct compile_call *outer;
     struct wrapper *w;
     PyObject *args, *kwargs;
-    struct tree_arrays in; // of the arguments, then captured ones
-    int own;               // arrays of the arguments
+    struct tree_arrays in; // arrays of the arguments, then captured ones
+    int own;               // number of arrays in the arguments
     struct key key;
-    PyObject *structure; // what the function returned, with the number of arrays in it
+    PyObject *structure; // the tree that the function returned, and the number of arrays in it
 };
 
 static _Thread_local struct compile_call *current;
@@ -216,7 +217,8 @@ static bool give_result(struct compile_call *c, PyObject *result, zl_outputs *ou
     return ok;
 }
 
-// Puts what there was back. After a failure that is all, unless the tree has changed too much to tell where.
+// Restores the captured arrays: after a failure all of them, unless the tree now has another number of
+// arrays.
 static bool restore_captured(const struct compile_call *c, const zl_array *in, bool ok) {
     PyObject *type, *value, *traceback, *same;
     int count = c->in.count - c->own;
@@ -244,7 +246,7 @@ static bool run_function(void *data, int count, const zl_array *in, zl_outputs *
     return ok;
 }
 
-// What the function returned: now, or when its results got this tag.
+// Returns the tree that the function returned: in this call, or when its results got this tag.
 static PyObject *find_structure(const struct compile_call *c, int64_t tag) {
     PyObject *number = PyLong_FromLongLong(tag), *structure = NULL;
     if (!number || (tag && c->structure && PyDict_SetItem(c->w->third, number, c->structure)))

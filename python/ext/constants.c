@@ -1,10 +1,10 @@
-// constants.c - numbers with names, None as an axis, and versions.
+// constants.c - named numbers, None as an axis, and versions.
 
 #include <math.h>
 
 #include "ext.h"
 
-// The version of mlx.core that this module takes the place of: programs compare with it.
+// The version of mlx.core that this module replaces, which programs compare with.
 #define MLX_VERSION "0.32.4"
 
 bool ext_add_constants(PyObject *core) {

@@ -1,7 +1,7 @@
 // convert.c - Python values to arrays and back: numbers, nested lists of them, sizes and axes.
 //
-// A list is read twice. The survey finds shape and dtype, the filling writes elements into one buffer; it
-// checks lengths and types again, for the list may have changed in between.
+// A list is read twice. The survey finds its shape and dtype; the filling writes the elements to one buffer,
+// and checks lengths and types again, since the list may have changed in between.
 
 #include "convert.h"
 
@@ -27,14 +27,15 @@ static bool invalid_length(void) {
     return false;
 }
 
-// What the library returned, or its error raised.
+// Returns a result of the library, or raises its error.
 static zl_array checked(zl_array lent) {
     return lent ? lent : ext_raise();
 }
 
 // Numbers ---------------------------------------------------------------------------------------------------
 
-// Whether o is a NumPy scalar. NumPy is not imported for this: without it there are none.
+// Returns whether o is a NumPy scalar. Does not import NumPy for this: if it is not imported, there are no
+// such objects.
 static bool is_numpy_scalar(PyObject *o) {
     static PyObject *generic;
     if (!generic) {
@@ -49,7 +50,8 @@ static bool is_number(PyObject *o) {
     return PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o);
 }
 
-// Python's number for a number or NumPy scalar, a new reference; NULL without an exception for other objects.
+// Returns a number or NumPy scalar as a Python number, a new reference; NULL without an exception for other
+// objects.
 static PyObject *plain_number(PyObject *o) {
     if (is_number(o))
         return Py_NewRef(o);
@@ -73,7 +75,7 @@ static zl_array weak_int(PyObject *o) {
     return read_int(o, &value) ? checked(zl_scalar_int(value)) : NULL;
 }
 
-// A Python number as a weak scalar.
+// Returns a Python number as a weak scalar.
 static zl_array weak_number(PyObject *o) {
     if (PyBool_Check(o))
         return checked(zl_scalar_bool(o == Py_True));
@@ -118,7 +120,7 @@ static bool add_axes(struct survey *s, zl_shape shape) {
     return true;
 }
 
-// The shape that the first element, its first element and so on promise.
+// Finds the shape from the first element, its first element and so on.
 static bool find_shape(struct survey *s, PyObject *o) {
     while (is_list(o)) {
         Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
@@ -175,7 +177,8 @@ static bool survey_leaf(struct survey *s, PyObject *o, int depth) {
     return survey_number(s, o) && (depth == s->ndim || invalid_length());
 }
 
-// One element that lies depth lists deep. It is kept: the method of a NumPy scalar may change the list.
+// Surveys an element at a depth of lists. It is retained, since the method of a NumPy scalar may change the
+// list.
 static bool survey_element(struct survey *s, PyObject *o, int depth) {
     Py_INCREF(o);
     bool ok = is_list(o) ? survey_list(s, o, depth) : survey_leaf(s, o, depth);
@@ -209,12 +212,12 @@ static bool survey_list(struct survey *s, PyObject *list, int depth) {
 
 // Lists: the filling ----------------------------------------------------------------------------------------
 
-#define CHUNK 256 // numbers gathered before they are stored
+#define CHUNK 256 // numbers that are gathered before they are stored
 
 struct filling {
     const struct survey *survey;
     zl_dtype dtype;
-    enum number_kind kind; // of what is gathered
+    enum number_kind kind; // of the gathered numbers
     char *out;
     int gathered;
     union number number[CHUNK];
@@ -232,7 +235,7 @@ static union number *next_number(struct filling *f) {
     return &f->number[f->gathered++];
 }
 
-// For uint64: negative numbers wrap.
+// Reads a number for uint64; negative numbers wrap.
 static bool read_uint(PyObject *o, uint64_t *out) {
     int overflow;
     *out = (uint64_t)PyLong_AsLongLongAndOverflow(o, &overflow);
@@ -248,7 +251,8 @@ static bool read_complex(PyObject *o, float out[2]) {
     return c.real != -1 || !PyErr_Occurred();
 }
 
-// A Python number as the kind that is gathered; false with an exception if it is not one or does not fit.
+// Reads a Python number as the kind that is gathered. Returns false with an exception if it is not a number
+// or does not fit.
 static bool read_number(struct filling *f, PyObject *o, union number *out) {
     switch (f->kind) {
     case NUMBER_INT: return read_int(o, &out->i);
@@ -271,7 +275,7 @@ static bool fill_number(struct filling *f, PyObject *o) {
 
 static bool fill_list(struct filling *f, PyObject *list, int depth);
 
-// A list that lies depth lists deep, or a number if that is -1. It is kept meanwhile.
+// Fills a list at a depth of lists, or a number if depth is -1. The object is retained meanwhile.
 static bool fill_element(struct filling *f, PyObject *o, int depth) {
     if (is_list(o) != (depth >= 0))
         return invalid_length();
@@ -301,7 +305,7 @@ static zl_dtype own_dtype(const struct survey *s) {
     return s->rank == RANK_INT && s->wide ? ZL_INT64 : of_rank[s->rank];
 }
 
-// The kind in which numbers of the survey are gathered for a dtype.
+// Returns the kind in which the numbers of the survey are gathered for a dtype.
 static enum number_kind gathered_kind(const struct survey *s, zl_dtype dtype) {
     if (s->rank == RANK_COMPLEX)
         return NUMBER_COMPLEX;
@@ -320,7 +324,7 @@ static bool count_bytes(const struct survey *s, zl_dtype dtype, size_t *bytes) {
     return true;
 }
 
-// An array of the numbers in o, a list or one number, that were surveyed.
+// Returns an array of the numbers in o, a list or a number, that were surveyed.
 static zl_array fill_array(const struct survey *s, PyObject *o, zl_dtype dtype) {
     char room[512], *data = room;
     size_t bytes;
@@ -340,7 +344,7 @@ static zl_array fill_array(const struct survey *s, PyObject *o, zl_dtype dtype) 
     return result;
 }
 
-// A list with arrays in it: each element becomes an array, and these are stacked.
+// Stacks the elements of a list that contains arrays, after making an array of each.
 static zl_array stack_list(PyObject *list, zl_dtype dtype) {
     PyObject *items = PySequence_Tuple(list);
     Py_ssize_t n = items ? PyTuple_GET_SIZE(items) : 0, i = 0;
@@ -373,7 +377,7 @@ static zl_array array_of_number(PyObject *number, zl_dtype dtype) {
 
 // Any object ------------------------------------------------------------------------------------------------
 
-// What o.__mlx_array__() gives, lent; NULL without an exception if there is no such method.
+// Returns the result of o.__mlx_array__(), lent; NULL without an exception if there is no such method.
 static zl_array array_of_method(PyObject *o) {
     PyObject *method = PyObject_GetAttrString(o, "__mlx_array__");
     if (!method) {
@@ -385,7 +389,7 @@ static zl_array array_of_method(PyObject *o) {
     Py_DECREF(method);
     zl_array a = NULL;
     if (result && ext_is_array(result))
-        a = zl_scope_leave(ext_begin(), ext_value(result)); // lent by itself: its cell may go now
+        a = zl_scope_leave(ext_begin(), ext_value(result)); // lent by itself, since its cell may be freed now
     else if (result)
         PyErr_Format(PyExc_TypeError, "%s.__mlx_array__() returned %s instead of an array.",
                      Py_TYPE(o)->tp_name, Py_TYPE(result)->tp_name);
@@ -430,7 +434,7 @@ zl_array ext_array_held(PyObject *o) {
     return a && ext_is_array(o) ? zl_scope_leave(zl_scope_begin(), a) : a;
 }
 
-// A weak whole number that an array of a short integer dtype takes as its own.
+// Returns whether a weak whole number fits the dtype of the array next to it.
 static bool check_fits(int64_t value, zl_dtype dtype) {
     int bits = 8 * (int)zl_dtype_size(dtype);
     if (dtype == ZL_BOOL || dtype > ZL_INT64 || bits == 64)
@@ -491,14 +495,14 @@ PyObject *ext_item(zl_array a) {
     }
     zl_scope scope = ext_begin();
     const void *data =
-        convert_read(zl_retain(a)); // kept: without the GIL its cell may be given another value
+        convert_read(zl_retain(a)); // retained: without the GIL its cell may get another value
     PyObject *result = data ? number_object(data, zl_dtype_of(a)) : NULL;
     zl_release(a);
     zl_scope_end(scope);
     return result;
 }
 
-// The list of the elements at *data, or the number if there are no axes; *data advances past them.
+// Returns the list of the elements at *data, or the number if there are no axes. Advances *data past them.
 static PyObject *list_of(const char **data, zl_dtype dtype, zl_shape shape) {
     if (shape.ndim == 0) {
         const char *element = *data;
@@ -602,7 +606,7 @@ static bool list_reserve(struct ext_list *list, Py_ssize_t count) {
     return true;
 }
 
-// All items of a tuple, which no __index__ can change meanwhile.
+// Reads the items of a tuple, which, unlike a list, no __index__ can change meanwhile.
 static bool list_fill(struct ext_list *list, PyObject *tuple) {
     bool ok = list_reserve(list, PyTuple_GET_SIZE(tuple));
     for (int i = 0; ok && i < list->count; i++)
@@ -617,7 +621,7 @@ PyObject *ext_tuple(PyObject *o, const char *needed) {
     return tuple;
 }
 
-// Arrays of no axes are numbers, others are lists of them.
+// Returns whether o is a single number. Arrays without axes are numbers, other arrays are lists.
 static bool is_one_number(PyObject *o) {
     if (ext_is_array(o))
         return zl_ndim(ext_value(o)) == 0;

@@ -1,5 +1,5 @@
-// cpu_kernel.c - zellige.core.fast.cpu_kernel and cuda_kernel: kernels in C, compiled and run here, and in
-// CUDA C++.
+// cpu_kernel.c - zellige.core.fast.cpu_kernel and cuda_kernel: kernels in C and in CUDA C++, compiled at run
+// time.
 
 #include "device.h"
 #include "kernel_launch.h"
@@ -10,7 +10,7 @@ struct cpu_kernel {
     PyObject *inputs, *outputs;                     // lists of names
     int contiguous;
     bool is_cuda;
-    Py_ssize_t shared; // bytes of memory that a block asks for
+    Py_ssize_t shared; // bytes of shared memory that a block needs
 };
 
 static PyObject *make(const char *function, const struct cpu_kernel *given) {
@@ -61,7 +61,7 @@ PyObject *shaped_cuda_kernel(PyObject *module, PyObject *args, PyObject *kwargs)
 
 // Calling ---------------------------------------------------------------------------------------------------
 
-// Names in a list that the caller frees with PyMem_Free.
+// Returns names in a list that the caller frees with PyMem_Free.
 static const char **texts_of(PyObject *list) {
     Py_ssize_t count = PyList_GET_SIZE(list);
     const char **text = PyMem_New(const char *, (size_t)count + 1);
@@ -87,7 +87,7 @@ static bool read_argument(PyObject *pair, zl_kernel_argument *out) {
     return ok;
 }
 
-// Free it with PyMem_Free. They hold texts of the pairs.
+// Returns the arguments in memory that the caller frees with PyMem_Free. They refer to texts of the pairs.
 static zl_kernel_argument *read_arguments(PyObject *pairs) {
     Py_ssize_t count = PyList_GET_SIZE(pairs);
     zl_kernel_argument *list = PyMem_New(zl_kernel_argument, (size_t)count + 1);
@@ -158,13 +158,13 @@ static PyObject *call_with(const struct cpu_kernel *k, const struct kernel_launc
     return y;
 }
 
-// The stream of a call, which its arguments say.
+// Returns the stream= argument of a call, or None.
 static PyObject *stream_of(PyObject *kwargs) {
     PyObject *stream = kwargs ? PyDict_GetItemString(kwargs, "stream") : NULL;
     return stream ? stream : Py_None;
 }
 
-// Whether a call goes to the CPU, by its own stream or by that of all calls.
+// Returns whether a call goes to the CPU, by its own stream or by the default device.
 static bool is_on_cpu(PyObject *stream) {
     return stream == Py_None ? device_default().type == DEVICE_CPU : stream_is_cpu(stream);
 }

@@ -1,9 +1,7 @@
-// custom_func.c - custom_function and checkpoint: Python functions that the library keeps in its graph for
-// later.
+// custom_func.c - custom_function and checkpoint: Python functions that the library keeps in its graph.
 //
-// A closure is what the graph keeps: the function, its rules, and the structure of the arguments of one call,
-// so that arguments can be made of arrays again. The graph may let it go on any thread, with or without the
-// interpreter's lock.
+// The graph keeps a closure: the function, its rules, and the structure of the arguments of one call, so that
+// arguments can be made from arrays again. The graph may release it on any thread, with or without the GIL.
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -12,15 +10,15 @@
 
 struct closure {
     atomic_int refs;
-    struct closure *next; // to be freed
+    struct closure *next; // in the list of closures to be freed
     PyObject *fun, *vjp, *jvp, *vmap;
-    PyObject *arguments, *results; // structures: (args, kwargs), and what fun gave
-    bool strict;                   // fun gives arrays only
+    PyObject *arguments, *results; // structures: of (args, kwargs), and of the result of fun
+    bool strict;                   // fun may return only arrays
 };
 
 // Life ------------------------------------------------------------------------------------------------------
 
-static struct closure *_Atomic garbage; // let go without the lock
+static struct closure *_Atomic garbage; // closures that were released without the GIL
 
 static void free_closure(struct closure *c) {
     Py_XDECREF(c->fun);
@@ -35,7 +33,7 @@ static void free_closure(struct closure *c) {
 static int free_garbage(void *unused) {
     (void)unused;
     PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace); // what dies may run Python code
+    PyErr_Fetch(&type, &value, &trace); // freeing objects may run Python code
     for (struct closure *c = atomic_exchange(&garbage, NULL), *next; c; c = next) {
         next = c->next;
         free_closure(c);
@@ -54,7 +52,7 @@ static void release(void *data) {
     if (PyGILState_Check())
         free_garbage(NULL);
     else
-        Py_AddPendingCall(free_garbage, NULL); // if there are too many, the next one frees this one too
+        Py_AddPendingCall(free_garbage, NULL); // if that fails, the next one frees this one too
 }
 
 static void retain(void *data) {
@@ -74,7 +72,7 @@ static struct closure *new_closure(PyObject *fun, bool strict) {
 
 // Calling ---------------------------------------------------------------------------------------------------
 
-// (args, kwargs) with these arrays.
+// Returns (args, kwargs) with these arrays.
 static PyObject *make_arguments(const struct closure *c, int count, const zl_array *in) {
     return tree_from_structure(c->arguments, in, count);
 }
@@ -95,8 +93,8 @@ static bool call(void *data, int count, const zl_array *in, zl_outputs *out) {
     return ok;
 }
 
-// What a rule gives for each of count arrays: None stands for zeros, and so do those that it leaves out at
-// the end.
+// The results of a rule for each of `count` arrays. None stands for zeros, and so do results that are missing
+// at the end.
 struct given {
     zl_outputs *out;
     const zl_array *like;
@@ -123,7 +121,7 @@ static bool give_tree(PyObject *tree, int count, const zl_array *like, int least
     return ok;
 }
 
-// The only argument itself, or a tuple of all.
+// Returns the argument itself if it is the only one, otherwise the tuple of all.
 static PyObject *single_or_all(PyObject *args) {
     return Py_NewRef(PyTuple_GET_SIZE(args) == 1 ? PyTuple_GET_ITEM(args, 0) : args);
 }
@@ -149,7 +147,7 @@ static PyObject *call_vjp(const struct closure *c, PyObject *both, int results, 
     return y;
 }
 
-// Cotangents of the arrays of positional arguments; keyword arguments have none.
+// Computes the cotangents of the arrays in positional arguments; those in keyword arguments get none.
 static bool vjp(void *data, int count, const zl_array *in, int results, const zl_array *result,
                 const zl_array *cotangent, zl_outputs *out) {
     struct closure *c = data;
@@ -166,7 +164,7 @@ static bool vjp(void *data, int count, const zl_array *in, int results, const zl
 
 // jvp and vmap ----------------------------------------------------------------------------------------------
 
-// Something about each array, for a tree like that of the arguments.
+// A value per array, for a tree with the structure of the arguments: its tangent or its axis.
 struct about {
     const zl_array *tangent;
     const int *axis;
@@ -190,7 +188,7 @@ static bool check_positional(const char *rule, PyObject *both) {
     return false;
 }
 
-// rule(arguments, what is said about them)
+// Calls rule(arguments, values), with the values of struct about in a tree.
 static PyObject *call_rule(const struct closure *c, const char *name, PyObject *rule, int count,
                            const zl_array *in, struct about about) {
     PyObject *both = make_arguments(c, count, in), *y = NULL;
@@ -214,7 +212,7 @@ static bool jvp(void *data, int count, const zl_array *in, const zl_array *tange
     return ok;
 }
 
-// Results of a vmap rule, with their axes.
+// The results of a vmap rule, with their axes.
 struct mapped {
     zl_outputs *out;
     int *axis, results;
@@ -268,7 +266,7 @@ static PyObject *finish_closure(const struct closure *c, bool ok, const zl_outpu
     return result;
 }
 
-// Calls the closure through the library, which keeps it. It is given up.
+// Calls the closure through the library, which retains it, and releases it.
 static PyObject *run_closure(struct closure *c, PyObject *args, PyObject *kwargs, bool checkpointed) {
     struct tree_arrays in = {0};
     zl_outputs *out = zl_outputs_new();

@@ -1,5 +1,5 @@
-// device.c - Device and DeviceType, and what there is of them. Every device of the library that computes and
-// is not the CPU is a "gpu" here.
+// device.c - Device, DeviceType and functions about the available devices. Every device of the library with
+// memory of its own is a "gpu" here.
 
 #include <stdatomic.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static PyTypeObject device_type;
 
 // What is here ----------------------------------------------------------------------------------------------
 
-// DEVICE_TYPES: neither. A driver for the host's own CPU is no GPU.
+// Returns DEVICE_TYPES for a device of neither type: a driver that runs on the host's CPU is not a GPU.
 static enum device_type type_of(const zl_device_info *info) {
     return !strcmp(info->device, "cpu") ? DEVICE_CPU : info->is_gpu ? DEVICE_GPU : DEVICE_TYPES;
 }
@@ -32,7 +32,7 @@ static bool find(struct device d, zl_device_info *info) {
     return false;
 }
 
-// Where none of its type is here, why not.
+// Raises the exception for a missing device. If there is no device of its type, the message says why.
 static void raise_absent(const char *function, struct device d) {
     char why[600] = "";
     int used = 0;
@@ -64,7 +64,7 @@ bool device_has(struct device d, zl_stream s) {
 
 // The default -----------------------------------------------------------------------------------------------
 
-static _Atomic int standard; // type and unit, from 1; 0: where the library's default streams are
+static _Atomic int standard; // type and unit, from 1; 0: the device of the library's default stream
 
 // Returns the device of the library's default stream, or the CPU if it has no such stream.
 static struct device library_default(void) {
@@ -114,7 +114,7 @@ static PyMethodDef type_methods[] = {
     {"__ne__", type_differs, METH_O, NULL},
 };
 
-// An enum.Enum, so that it iterates, prints and pickles as one, with comparisons of ours.
+// Makes DeviceType as an enum.Enum, so that it iterates, prints and pickles as one, but with our comparisons.
 static PyObject *make_types(void) {
     PyObject *module = PyImport_ImportModule("enum"), *result = NULL;
     PyObject *base = module ? PyObject_GetAttrString(module, "Enum") : NULL;
@@ -223,7 +223,7 @@ static PyObject *compare_devices(PyObject *left, PyObject *right, int how) {
     return PyBool_FromLong(equal == (how == Py_EQ));
 }
 
-// Of a first device that of its type, which it equals.
+// Hashes a device. The first device of a type has the hash of that type, which it equals.
 static Py_hash_t device_hash(PyObject *self) {
     struct device d = ((struct device_cell *)self)->device;
     Py_hash_t hash = PyObject_Hash(type_member[d.type]) ^ d.unit;
@@ -318,7 +318,7 @@ static PyObject *describe(const zl_device_info *info) {
                          (Py_ssize_t)info->memory);
 }
 
-// As in MLX, of a device that is not here there is nothing to tell.
+// As in MLX, the result for a missing device is empty.
 static PyObject *device_info(PyObject *module, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"d", NULL};
     PyObject *o = Py_None;

@@ -1,9 +1,9 @@
-// distributed.c - zellige.core.distributed: groups of processes, and what they do together
-// (include/zellige.h, "Groups of processes").
+// distributed.c - zellige.core.distributed: groups of processes and their collectives (include/zellige.h,
+// "Groups of processes").
 //
-// With MLX's semantics: `init` gives a group of one where no launcher prepared anything, and a group of one
-// gives back what it is given. Collectives run on the stream of their group; stream= is read, as MLX reads
-// it, and decides where what they need is computed.
+// The semantics are MLX's: without a launcher, `init` returns a group of one, whose collectives return their
+// input. Collectives run on the stream of their group; stream=, as in MLX, decides where their inputs are
+// computed.
 
 #include <string.h>
 
@@ -16,7 +16,7 @@ static PyTypeObject group_type;
 
 #define KEYWORDS(function) (PyCFunction)(void (*)(void)) function, METH_VARARGS | METH_KEYWORDS
 
-// Takes over a group that the library returned; NULL raises its error.
+// Wraps a group that the library returned, and takes it over; NULL raises the library's error.
 static PyObject *wrap(zl_group value) {
     if (!value)
         return ext_raise();
@@ -89,7 +89,7 @@ static PyObject *is_available(PyObject *module, PyObject *args, PyObject *kwargs
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O&:is_available", names, ext_utf8_read, &backend))
         return NULL;
     bool is = zl_group_available(backend);
-    zl_clear_error(); // of a name that nobody knows
+    zl_clear_error(); // for an unknown name the result is False
     return PyBool_FromLong(is);
 }
 
@@ -117,7 +117,7 @@ static PyObject *init(PyObject *module, PyObject *args, PyObject *kwargs) {
 
 // Collectives -----------------------------------------------------------------------------------------------
 
-// A group= argument: None is NULL.
+// Reads a group= argument; None becomes NULL.
 static bool read_group(const char *function, PyObject *o, zl_group *out) {
     *out = Py_TYPE(o) == &group_type ? ((struct group *)o)->value : NULL;
     if (*out || o == Py_None)
@@ -127,7 +127,7 @@ static bool read_group(const char *function, PyObject *o, zl_group *out) {
     return false;
 }
 
-// Opens the scope in which a collective is recorded, whose first use of a default group may wait for other
+// Opens the scope in which a collective is recorded. The first use of the default group may wait for other
 // processes.
 static bool begin(const char *function, PyObject *group, PyObject *stream, zl_group *g, zl_scope *scope) {
     if (!read_group(function, group, g))

@@ -1,4 +1,4 @@
-// dtype.c - Dtype, the categories of dtypes, finfo and iinfo, and the questions about them.
+// dtype.c - Dtype, the categories of dtypes, finfo and iinfo, and functions that compare dtypes.
 //
 // There is one Dtype object for each dtype, made with the module; copies and pickles of it are that object.
 
@@ -20,7 +20,7 @@ PyObject *ext_dtype_object(zl_dtype dtype) {
     return object_of[dtype];
 }
 
-// MLX's numbers of the dtypes, which are their hashes and appear in pickled arrays.
+// MLX's numbers of the dtypes; they are hashes, and pickles of arrays contain them.
 static const int codes[ZL_DTYPE_COUNT] = {
     [ZL_BOOL] = 0,     [ZL_UINT8] = 1,    [ZL_UINT16] = 2,    [ZL_UINT32] = 3,     [ZL_UINT64] = 4,
     [ZL_INT8] = 5,     [ZL_INT16] = 6,    [ZL_INT32] = 7,     [ZL_INT64] = 8,      [ZL_FLOAT16] = 9,
@@ -66,7 +66,7 @@ static PyObject *dtype_size(PyObject *self, void *unused) {
     return PyLong_FromSize_t(zl_dtype_size(dtype_of(self)));
 }
 
-// A name in the module: pickle and copy find the one object there.
+// Returns a name in the module, by which pickle and copy find the dtype's only object.
 static PyObject *dtype_reduce(PyObject *self, PyObject *unused) {
     (void)unused;
     return PyUnicode_FromString(public_name(dtype_of(self)));
@@ -107,7 +107,7 @@ static zl_dtype python_type(PyObject *o) {
     return o == (PyObject *)&PyComplex_Type ? ZL_COMPLEX64 : ZL_DTYPE_COUNT;
 }
 
-// The dtype whose name an attribute of o gives: np.dtype('int8').name or np.int8.__name__.
+// Returns the dtype that an attribute of o names: np.dtype('int8').name or np.int8.__name__.
 static zl_dtype named_by(PyObject *o, const char *attribute) {
     PyObject *name = PyObject_GetAttrString(o, attribute);
     const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
@@ -124,7 +124,7 @@ static bool starts_with(const char *text, const char *prefix) {
     return !strncmp(text, prefix, strlen(prefix));
 }
 
-// NumPy's dtype objects and scalar types, and those of ml_dtypes.
+// Reads NumPy's dtype objects and scalar types, and those of ml_dtypes.
 static zl_dtype numpy_dtype(PyObject *o) {
     const char *type = PyType_Check(o) ? ((PyTypeObject *)o)->tp_name : Py_TYPE(o)->tp_name;
     if (!starts_with(type, "numpy.") && !starts_with(type, "ml_dtypes.") && !starts_with(type, "bfloat16"))
@@ -215,7 +215,7 @@ static PyObject *category_members(void) {
     return list;
 }
 
-// enum.Enum("DtypeCategory", members, module=...), whose members print as their names.
+// Makes enum.Enum("DtypeCategory", members, module=...), whose members print as their names.
 static PyObject *make_enum(const char *module) {
     PyObject *library = PyImport_ImportModule("enum");
     PyObject *base = library ? PyObject_GetAttrString(library, "Enum") : NULL;
@@ -249,7 +249,7 @@ static PyObject *value_error(const char *message) {
     return NULL;
 }
 
-// A dtype or a category, as the category it is of and the dtype it is, if any.
+// Reads a dtype or a category. Sets *category, and *dtype to the dtype, or ZL_DTYPE_COUNT for a category.
 static bool read_class(PyObject *o, zl_dtype *dtype, enum category *category) {
     *dtype = is_dtype(o) ? dtype_of(o) : ZL_DTYPE_COUNT;
     *category = is_dtype(o) ? category_of(*dtype) : find_category(o);
@@ -270,7 +270,7 @@ static PyObject *issubdtype(PyObject *core, PyObject *args) {
     return PyBool_FromLong(b != ZL_DTYPE_COUNT ? a == b : is_under(under, above));
 }
 
-// Whether dtype is of a kind: 1 or 0; -1 with an exception.
+// Returns 1 if the dtype is of a kind, 0 if not, and -1 with an exception.
 static int is_of_kind(zl_dtype dtype, PyObject *kind) {
     static const struct {
         const char *name;
@@ -308,7 +308,7 @@ static PyObject *isdtype(PyObject *core, PyObject *args, PyObject *kwargs) {
     return found < 0 ? NULL : PyBool_FromLong(found);
 }
 
-// The dtype that an array has or a dtype is.
+// Reads the dtype of an array, or a dtype itself.
 static bool dtype_in(PyObject *o, zl_dtype *out, const char *message) {
     bool known = is_dtype(o) || ext_is_array(o);
     if (known)
@@ -361,7 +361,7 @@ struct iinfo {
     unsigned long long max;
 };
 
-// Bits of exponent and fraction give all limits of a float.
+// Computes all limits of a float from the bits of its fraction and its largest exponent.
 static void fill_finfo(struct finfo *f, int bits, int fraction, int top) {
     f->bits = bits;
     f->eps = ldexp(1, -fraction);

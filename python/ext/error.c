@@ -7,7 +7,8 @@
 PyObject *ext_axis_error;
 static PyObject *argument_error, *dtype_error, *file_error;
 
-// MLX raises one exception in some functions and another in others, or in all but here: these are both.
+// Adds an exception type with two bases, for errors for which MLX raises different types in different
+// functions, or another type than this module did.
 static bool add_error(PyObject *core, PyObject **error, const char *name, const char *doc, PyObject *first,
                       PyObject *second) {
     PyObject *bases = PyTuple_Pack(2, first, second);
@@ -44,7 +45,8 @@ static PyObject *exception_of(zl_error_kind kind) {
     }
 }
 
-// Names of files and devices, and names in files, may have any bytes, and messages quote them.
+// Escapes invalid UTF-8: names of files and devices, and names in files, may have any bytes, and messages
+// quote them.
 void *ext_raise_as(PyObject *exception) {
     const char *message = zl_error() ? zl_error() : "zellige: an argument was missing";
     PyObject *text = PyErr_Occurred()
@@ -61,7 +63,7 @@ void *ext_raise(void) {
     return ext_raise_as(exception_of(zl_error_which()));
 }
 
-// Functions name themselves as "zl_take: ..." and "take(): ..."; MLX's own words begin with "[take] ...".
+// Returns whether a message names its function, as "zl_take: ...", "take(): ..." and MLX's "[take] ..." do.
 static bool names_a_function(const char *text) {
     size_t word = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
     return text[0] == '[' || !strncmp(text, "zl_", 3) || (word > 0 && !strncmp(text + word, "():", 3));

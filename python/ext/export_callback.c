@@ -1,5 +1,4 @@
-// export_callback.c - export_function with a callback: what a function does, told in dictionaries as MLX
-// tells it.
+// export_callback.c - export_function with a callback: describes a function in dictionaries, in MLX's form.
 
 #include "export_func.h"
 
@@ -8,11 +7,11 @@
 struct telling {
     PyObject *callback;
     const struct export_inputs *in;
-    PyObject *names; // of arrays, by their addresses
+    PyObject *names; // names of arrays by address
 };
 
-// Returns a new reference to the name of an array: A, B, ..., Z, AA, ... in the order in which arrays are
-// met.
+// Returns a new reference to the name of an array. Names are A, B, ..., Z, AA, ... in the order in which
+// arrays are first named.
 static PyObject *name_of(const struct telling *t, zl_array a) {
     char letter[16];
     int at = COUNT(letter);
@@ -29,7 +28,7 @@ static PyObject *name_of(const struct telling *t, zl_array a) {
     return name;
 }
 
-// A list of (name, shape, dtype).
+// Returns a list of (name, shape, dtype).
 static PyObject *describe(const struct telling *t, int count, const zl_array *arrays) {
     PyObject *list = PyList_New(count);
     for (int i = 0; list && i < count; i++) {
@@ -44,7 +43,7 @@ static PyObject *describe(const struct telling *t, int count, const zl_array *ar
     return list;
 }
 
-// Calls the callback with a dictionary, whose reference it takes over.
+// Calls the callback with a dictionary, to which it takes over the reference.
 static bool tell(const struct telling *t, PyObject *what) {
     PyObject *y = what ? PyObject_CallOneArg(t->callback, what) : NULL;
     Py_XDECREF(what);

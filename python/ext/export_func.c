@@ -122,7 +122,7 @@ static PyObject *exporter(PyObject *m, PyObject *args, PyObject *kwargs) {
 
 // export_function -------------------------------------------------------------------------------------------
 
-// What is taken out of the keyword arguments; the others are inputs of the function.
+// The options among the keyword arguments; all other keyword arguments are inputs of the function.
 struct export_options {
     int shapeless;
     const char *metadata;
@@ -170,7 +170,7 @@ static PyObject *export_with(PyObject *args, PyObject *kwargs) {
     struct export_options o;
     if (!take_options(kwargs, &o))
         return NULL;
-    PyObject *metadata = Py_XNewRef(PyDict_GetItemString(kwargs, "metadata")); // o has its text
+    PyObject *metadata = Py_XNewRef(PyDict_GetItemString(kwargs, "metadata")); // retained: o uses its text
     PyObject *rest = PyTuple_GetSlice(args, 2, PyTuple_GET_SIZE(args)), *y = NULL;
     if (rest && (!metadata || !PyDict_DelItemString(kwargs, "metadata")))
         y = export_to(PyTuple_GET_ITEM(args, 0), PyTuple_GET_ITEM(args, 1), &o, rest, kwargs);
@@ -281,7 +281,7 @@ static PyObject *write_text(PyObject *file, const char *text) {
     return written ? Py_NewRef(Py_None) : NULL;
 }
 
-// Names of the arrays, which are positional ones and then those of kwargs.
+// Returns the names of the arrays: NULL for positional ones, then those of kwargs.
 static const char **read_names(int count, int positional, PyObject *kwargs) {
     const char **name = PyMem_New(const char *, (size_t)count + 1);
     PyObject *key, *value;

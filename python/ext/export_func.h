@@ -1,5 +1,4 @@
-// export_func.h - what export_func.c, export_inputs.c and export_callback.c share: functions on their way
-// out.
+// export_func.h - shared by export_func.c, export_inputs.c and export_callback.c: functions to be exported.
 
 #ifndef EXPORT_FUNC_H
 #define EXPORT_FUNC_H
@@ -8,21 +7,21 @@
 
 // export_inputs.c -------------------------------------------------------------------------------------------
 
-// Arrays as MLX takes them here: positional and named ones, or a list and a dict of them. Borrowed from the
-// arguments.
+// Arrays in the forms that MLX takes here: positional and named ones, or a list and a dict of them. Borrowed
+// from the arguments.
 struct export_inputs {
     zl_array *value;
     const char **name;
     int count, named;
 };
-// Errors begin with the tag. To be freed in any case.
+// Reads the inputs. Errors begin with the tag. The caller calls export_inputs_free in any case.
 bool export_inputs_read(struct export_inputs *in, const char *tag, PyObject *args, PyObject *kwargs);
 void export_inputs_free(struct export_inputs *in);
 
-// A function as the library calls it: export_call takes it as its data.
+// A Python function as the library calls it: the data of export_call.
 struct export_function {
     PyObject *fun;
-    const struct export_inputs *now; // of the trace that is being made
+    const struct export_inputs *now; // of the current trace
 };
 bool export_call(void *data, int count, const zl_array *in, zl_outputs *out);
 

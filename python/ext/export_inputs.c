@@ -34,7 +34,7 @@ static bool add_dict(struct export_inputs *in, PyObject *dict) {
     return true;
 }
 
-// The list and the dict that arguments stand for; both may be NULL.
+// Sets the list and the dict of inputs that arguments stand for; either may be NULL.
 static bool sort_out(PyObject *args, PyObject *kwargs, PyObject **list, PyObject **dict) {
     Py_ssize_t count = PyTuple_GET_SIZE(args);
     PyObject *first = count ? PyTuple_GET_ITEM(args, 0) : NULL;

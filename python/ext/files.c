@@ -1,4 +1,4 @@
-// files.c - save, savez, load and their neighbours: arrays in files, which are named or file-like objects.
+// files.c - save, savez, load and similar functions: arrays in files, given by name or as file-like objects.
 
 #include "ext.h"
 
@@ -6,9 +6,9 @@
 
 // Files -----------------------------------------------------------------------------------------------------
 
-// Where a function reads or writes: a path, or an object with read() or write().
+// The file of a function: a path, or an object with read() or write().
 struct place {
-    PyObject *path; // bytes; NULL: an object
+    PyObject *path; // bytes; NULL: it is an object
     PyObject *object;
 };
 
@@ -52,7 +52,7 @@ static int find_format(PyObject *name) {
     return -1;
 }
 
-// The format that is named, or that the end of the file's name says; -1 with an exception.
+// Returns the format that is named or, without a name, that of the file's extension; -1 with an exception.
 static int choose_format(PyObject *file, PyObject *format) {
     if (format != Py_None)
         return find_format(format);
@@ -85,7 +85,7 @@ static zl_file *load_path(int which, const char *path, bool map) {
     return file ? file : ext_raise();
 }
 
-// All that is left of a file-like object.
+// Loads the rest of a file-like object.
 static zl_file *load_object(int which, PyObject *object) {
     PyObject *bytes = PyObject_CallMethod(object, "read", NULL);
     Py_buffer view;
@@ -105,7 +105,7 @@ static zl_file *load_object(int which, PyObject *object) {
     return file ? file : ext_raise();
 }
 
-// Takes the reference to value over.
+// Sets an item, and takes over the references to key and value.
 static bool set_item(PyObject *dict, PyObject *key, PyObject *value) {
     bool ok = key && value && PyDict_SetItem(dict, key, value) == 0;
     Py_XDECREF(key);
@@ -193,7 +193,7 @@ static PyObject *load(PyObject *m, PyObject *args, PyObject *kwargs) {
 
 // Saving ----------------------------------------------------------------------------------------------------
 
-// Arrays by their names, from a dict.
+// Adds the arrays of a dict by name.
 static bool add_arrays(zl_file *file, PyObject *dict, const char *function) {
     PyObject *key, *value;
     Py_ssize_t at = 0;
@@ -238,7 +238,7 @@ static bool add_texts(zl_file *file, const char *name, PyObject *list, const cha
     return ok;
 }
 
-// A text; where texts_only does not hold also an array or a list of texts.
+// Adds metadata: a text or, unless texts_only, an array or a list of texts.
 static bool add_note(zl_file *file, const char *name, PyObject *value, bool texts_only,
                      const char *function) {
     zl_text text;
@@ -283,7 +283,7 @@ static bool evaluate(const zl_file *file) {
     return ok;
 }
 
-// The bytes of a file, as an object with a buffer: a file-like object may keep what is written to it.
+// The bytes of a file, as an object with a buffer, since a file-like object may keep the data written to it.
 struct file_bytes {
     PyObject_HEAD
     char *data; // of zl_save_memory
@@ -311,8 +311,8 @@ static PyTypeObject bytes_type = {
     .tp_dealloc = free_bytes,
 };
 
-// Unbuffered files may write less than they are given, and say how much. Of what says nothing, all is taken
-// as written.
+// Writes all bytes. An unbuffered file may write fewer bytes than it is given, and returns their number. If
+// write() returns no number, all bytes count as written.
 static bool write_all(PyObject *object, PyObject *view, const char *function) {
     Py_ssize_t at = 0, bytes = PyMemoryView_GET_BUFFER(view)->len;
     while (at < bytes) {
@@ -320,7 +320,7 @@ static bool write_all(PyObject *object, PyObject *view, const char *function) {
         PyObject *done = rest ? PyObject_CallMethod(object, "write", "O", rest) : NULL;
         Py_ssize_t put = done && PyLong_Check(done) ? PyLong_AsSsize_t(done) : bytes - at;
         if (done && PyErr_Occurred())
-            PyErr_Clear(); // more than fits: the message shows -1
+            PyErr_Clear(); // the number is too large: the message shows -1
         bool failed = !done;
         Py_XDECREF(done);
         Py_XDECREF(rest);
@@ -357,7 +357,7 @@ static bool write_object(PyObject *object, const zl_file *file, const char *form
     return ok;
 }
 
-// How a function writes.
+// A function that writes files.
 struct writer {
     const char *function, *format;
     bool (*save)(const char *path, const zl_file *file);
@@ -381,12 +381,12 @@ static bool write_file(PyObject *to, const zl_file *file, const struct writer *w
     return ok;
 }
 
-// What is written: arrays and metadata, each a dict or None.
+// Saves arrays and metadata, each a dict or None.
 static PyObject *save_dicts(PyObject *to, PyObject *arrays, PyObject *metadata, bool texts_only,
                             const struct writer *w) {
     zl_scope scope = ext_begin();
     zl_file *file = zl_file_new();
-    PyObject *copy = PyDict_Copy(arrays); // which no __mlx_array__ can change
+    PyObject *copy = PyDict_Copy(arrays); // a copy, which no __mlx_array__ can change
     bool ok = copy && (file || ext_raise());
     ok = ok && add_arrays(file, copy, w->function);
     ok = ok && (metadata == Py_None || add_notes(file, metadata, texts_only, w->function));
@@ -414,7 +414,7 @@ static PyObject *save(PyObject *m, PyObject *args, PyObject *kwargs) {
     return done;
 }
 
-// Arrays without a name are arr_0, arr_1 and so on.
+// Names the positional arrays arr_0, arr_1 and so on.
 static PyObject *name_arrays(PyObject *args, PyObject *kwargs, const char *function) {
     PyObject *dict = kwargs ? PyDict_Copy(kwargs) : PyDict_New();
     for (Py_ssize_t i = 1; dict && i < PyTuple_GET_SIZE(args); i++) {

@@ -1,8 +1,8 @@
 // foreign.c - arrays from the memory of other libraries: buffers (NumPy, bytes, array.array), DLPack
 // (PyTorch, JAX) and objects with __array__.
 //
-// Memory that others may write is copied, for arrays never change. Read-only buffers may be shared: asarray
-// and from_dlpack do so unless they are told to copy.
+// Memory that other programs may write is copied, since arrays never change. Read-only buffers may be shared:
+// asarray and from_dlpack do so unless they are told to copy.
 
 #include "convert.h"
 
@@ -13,7 +13,7 @@
 #include "dlpack.h"
 #include "number.h"
 
-enum { WORTH_SHARING = 4096 }; // bytes: less is copied sooner than kept
+enum { WORTH_SHARING = 4096 }; // bytes; sharing less costs more than copying it
 
 struct memory {
     const char *data;
@@ -23,7 +23,7 @@ struct memory {
     int64_t stride[CONVERT_AXES]; // in bytes
     bool has_strides;             // else it is row-major
     int64_t size;                 // elements
-    Py_buffer *buffer;            // if it is one, which may be kept
+    Py_buffer *buffer;            // its buffer, which may be kept; NULL: none
 };
 
 static void *value_error(const char *message) {
@@ -66,7 +66,7 @@ static bool is_row_major(const struct memory *m) {
     return true;
 }
 
-// Elements from the first to the last in memory; -1 for layouts that no array has.
+// Returns the number of elements from the first to the last in memory, or -1 for layouts that no array has.
 static int64_t find_extent(const struct memory *m) {
     int64_t item = (int64_t)number_size(m->type), extent = 1, span;
     for (int i = 0; i < m->ndim; i++)
@@ -99,7 +99,7 @@ static void pack_items(char *out, const char *in, int64_t n, int64_t step, size_
     }
 }
 
-// Copies the elements below in, from the axis on, in row-major order; where the next go.
+// Copies the elements at `in`, from the axis on, in row-major order. Returns where the next ones go.
 static char *pack(char *out, const char *in, const struct memory *m, int axis) {
     size_t item = number_size(m->type);
     if (axis == m->ndim - 1) {
@@ -117,7 +117,7 @@ static zl_array checked(zl_array lent) {
     return lent ? lent : ext_raise();
 }
 
-// An array of elements that lie one after the other.
+// Returns an array of consecutive elements.
 static zl_array copy_dense(const void *data, int type, zl_shape shape, int64_t size, zl_dtype dtype) {
     if (type == (int)dtype || size == 0)
         return checked(zl_from(data, shape, dtype));
@@ -130,7 +130,8 @@ static zl_array copy_dense(const void *data, int type, zl_shape shape, int64_t s
     return a;
 }
 
-// A copy with the strides of the memory: of all from the first element to the last, gaps included.
+// Returns a copy with the strides of the memory. It copies everything from the first element to the last,
+// gaps included.
 static zl_array copy_strided(const struct memory *m, int64_t extent, zl_dtype dtype) {
     int64_t stride[CONVERT_AXES];
     for (int i = 0; i < m->ndim; i++)
@@ -156,23 +157,23 @@ static zl_array copy_memory(const struct memory *m, zl_dtype dtype) {
     if (is_row_major(m))
         return copy_dense(m->data, m->type, (zl_shape){m->dim, m->ndim}, m->size, dtype);
     int64_t extent = find_extent(m);
-    if (extent >= 0 && extent / 2 <= m->size) // beyond that the gaps would cost more than order is worth
+    if (extent >= 0 && extent / 2 <= m->size) // otherwise the gaps cost more than it is worth
         return copy_strided(m, extent, dtype);
     return copy_packed(m, dtype);
 }
 
 // Sharing ---------------------------------------------------------------------------------------------------
 
-// A buffer that an array uses. The array may die in a thread without the GIL, and must not wait for it there:
-// whoever holds the GIL may wait for that thread. So it is put on a list, and let go by a thread that holds
-// the GIL.
+// A buffer that an array uses. The array may be freed in a thread without the GIL, which must not wait for
+// it, since the thread that holds the GIL may be waiting for that thread. So the buffer is put on a list, and
+// a thread that holds the GIL releases it.
 struct held {
     struct held *next;
     Py_buffer buffer;
 };
 
 static _Atomic(struct held *) dropped;
-static atomic_bool exiting; // the exporters are going themselves, or gone
+static atomic_bool exiting; // the interpreter is exiting, and the exporters with it
 
 static int release_dropped(void *unused) {
     (void)unused;
@@ -196,7 +197,7 @@ static void drop(void *context) {
     if (PyGILState_Check())
         release_dropped(NULL);
     else
-        (void)Py_AddPendingCall(release_dropped, NULL); // if there is no room, the next one releases this too
+        (void)Py_AddPendingCall(release_dropped, NULL); // if that fails, the next one releases this too
 }
 
 static bool is_aligned(const struct memory *m) {
@@ -210,7 +211,7 @@ static bool can_share(const struct memory *m, zl_dtype dtype, enum convert_copy 
            (copy == CONVERT_NEVER_COPY || m->buffer->len >= WORTH_SHARING);
 }
 
-// Takes the buffer over.
+// Shares the buffer, and takes it over.
 static zl_array share(struct memory *m, zl_dtype dtype) {
     struct held *h = PyMem_RawMalloc(sizeof *h);
     if (!h)
@@ -247,7 +248,7 @@ static int sized_type(const int by_size[4], Py_ssize_t bytes) {
     return -1;
 }
 
-// The element type that a letter of struct's formats and its size mean; -1: none of ours.
+// Returns the element type of a letter of struct's formats and a size, or -1 if there is none.
 static int letter_type(char letter, Py_ssize_t bytes) {
     static const int whole[] = {ZL_INT8, ZL_INT16, ZL_INT32, ZL_INT64};
     static const int natural[] = {ZL_UINT8, ZL_UINT16, ZL_UINT32, ZL_UINT64};
@@ -273,7 +274,8 @@ static int format_type(const char *format, Py_ssize_t bytes) {
     return *format && !format[1] ? letter_type(*format, bytes) : -1;
 }
 
-// What a buffer says about its memory. type: that of its elements if its format does not say it, or -1.
+// Reads a buffer's description of its memory. type: that of its elements if its format does not express it,
+// or -1.
 static bool read_buffer(Py_buffer *view, int type, struct memory *m) {
     m->data = view->buf;
     m->buffer = view;
@@ -304,7 +306,7 @@ static zl_array import_view(PyObject *o, int type, zl_dtype dtype, enum convert_
     return a;
 }
 
-// Whether o is of NumPy's bfloat16, which its buffers cannot express.
+// Returns whether o has NumPy's bfloat16, which its buffers cannot express.
 static bool is_bfloat16(PyObject *o) {
     PyObject *dtype = PyObject_GetAttrString(o, "dtype"),
              *name = dtype ? PyObject_GetAttrString(dtype, "name") : NULL;
@@ -328,7 +330,7 @@ static zl_array import_buffer(PyObject *o, zl_dtype dtype, enum convert_copy cop
         return a;
     PyErr_Clear();
     return is_bfloat16(o) ? import_bfloat16(o, dtype, copy)
-                          : import_view(o, -1, dtype, copy); // which fails again
+                          : import_view(o, -1, dtype, copy); // raises the error again
 }
 
 // DLPack ----------------------------------------------------------------------------------------------------
@@ -371,7 +373,7 @@ static bool read_dlpack(const struct dlpack_tensor *t, struct memory *m) {
     return check_device(t->device.type);
 }
 
-// The contents of a capsule are ours once: this takes them, and gives them back when they are copied.
+// Imports a capsule, whose contents may be taken once. Frees them after they are copied.
 static zl_array import_capsule(PyObject *capsule, zl_dtype dtype, enum convert_copy copy) {
     bool versioned = PyCapsule_IsValid(capsule, "dltensor_versioned");
     void *managed = PyCapsule_GetPointer(capsule, versioned ? "dltensor_versioned" : "dltensor");
@@ -407,7 +409,7 @@ static PyObject *ask_capsule(PyObject *o) {
     PyObject *version = Py_BuildValue("{s(ii)}", "max_version", 1, 0);
     PyObject *capsule = method && none && version ? PyObject_Call(method, none, version) : NULL;
     if (!capsule && method && none && PyErr_ExceptionMatches(PyExc_TypeError)) {
-        PyErr_Clear(); // it is older than versions
+        PyErr_Clear(); // an object from before DLPack had versions
         capsule = PyObject_CallNoArgs(method);
     }
     Py_XDECREF(version);

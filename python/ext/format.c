@@ -11,8 +11,8 @@
 #include "number.h"
 
 enum {
-    EDGE = 3,           // of more than twice as many along an axis, those at its ends are shown
-    MOST_DIGITS = 1074, // after the point; no double has more
+    EDGE = 3,           // an axis of more than twice as many elements is shortened to this many at each end
+    MOST_DIGITS = 1074, // after the point; no double needs more
 };
 
 static int precision = -1; // digits after the point; -1: six significant ones
@@ -43,14 +43,14 @@ static void put(struct text *t, const char *words) {
     put_bytes(t, words, strlen(words));
 }
 
-// A new line, indented below what the outer brackets enclose.
+// Begins a new line, indented by the brackets that are open.
 static void put_line(struct text *t, int depth) {
     put(t, "\n       ");
     for (int i = 0; i < depth; i++)
         put(t, " ");
 }
 
-// What stands between two elements, or between two parts.
+// Separates two elements, or two parts.
 static void put_comma(struct text *t, bool leaves, int depth) {
     put(t, leaves ? ", " : ",");
     if (!leaves)
@@ -96,8 +96,8 @@ static void put_element(struct text *t, const void *element, zl_dtype dtype) {
 
 // Arrays ----------------------------------------------------------------------------------------------------
 
-// Returns only the elements that are shown, of axes from this one on. All axes are cut before anything is
-// joined, so that neither a broadcast array nor one in the memory of a GPU is copied as a whole.
+// Returns only the elements that are shown, of axes from this one on. All axes are shortened before anything
+// is joined, so that neither a broadcast array nor one in the memory of a GPU is copied as a whole.
 static zl_array shown_of(zl_array a, int axis) {
     zl_array part[3];
     while (axis < zl_ndim(a) && zl_dim(a, axis) <= 2 * EDGE)
@@ -110,7 +110,7 @@ static zl_array shown_of(zl_array a, int axis) {
     return zl_concatenate(ends, 2, axis);
 }
 
-// Puts the part at data, whose first axis is the depth-th of the array. full: how long its axes are in the
+// Puts the part at `data`, whose first axis is axis `depth` of the array. full: the sizes of its axes in the
 // array.
 static void put_part(struct text *t, const char *data, zl_shape shape, const int64_t *full, zl_dtype dtype,
                      int depth) {
@@ -139,7 +139,7 @@ static void put_part(struct text *t, const char *data, zl_shape shape, const int
         Py_LeaveRecursiveCall();
 }
 
-// data: the elements of shown.
+// Puts an array. data: the elements of `shown`.
 static void put_array(struct text *t, zl_array a, zl_array shown, const void *data) {
     zl_dtype dtype = zl_dtype_of(a);
     put(t, "array(");
@@ -163,7 +163,7 @@ static PyObject *finish(struct text *t) {
 PyObject *ext_repr(PyObject *array) {
     zl_scope scope = ext_begin();
     zl_array a =
-        zl_retain(ext_value(array)); // while it is computed another thread may give the cell another value
+        zl_retain(ext_value(array)); // retained: another thread may give the cell another value meanwhile
     zl_array shown = ext_eval(1, &a) ? shown_of(a, 0) : NULL;
     const void *data = shown ? convert_read(shown) : ext_raise();
     PyObject *result = NULL;
@@ -210,7 +210,7 @@ struct context {
 
 static char *option_names[] = {"precision", NULL};
 
-// For "O&": digits after the point. Negative ones mean the default.
+// Reads digits after the point, for "O&". Negative ones mean the default.
 static int read_precision(PyObject *o, void *out) {
     int64_t digits;
     if (!ext_to_int64(o, &digits))

@@ -1,15 +1,15 @@
-// grad_func.c - what grad and value_and_grad return: gradients of functions of trees.
+// grad_func.c - the results of grad and value_and_grad: gradients of functions of trees.
 
 #include "transform_func.h"
 
-// One call of such a function. The library differentiates a function of the arrays of all arguments.
+// A call of such a function. The library differentiates a function of the arrays of all arguments.
 struct grad_call {
     struct wrapper *w;
     PyObject *args, *kwargs; // kwargs may be NULL
     struct tree_arrays in;
-    int *wanted, *begin; // arrays to differentiate by; where those of each argument begin among them
+    int *wanted, *begin; // arrays to differentiate by; position of each argument's first one in it
     int wanteds, begins;
-    PyObject *result; // of the function
+    PyObject *result; // the function's result
 };
 
 static bool is_grad_only(const struct grad_call *c) {
@@ -105,7 +105,7 @@ static bool read_arguments(struct grad_call *c) {
 
 // Calling ---------------------------------------------------------------------------------------------------
 
-// The arrays of a tree in order, and what stands for each.
+// The arrays of a tree in order, and the tracer of each.
 struct exchange {
     const struct grad_call *c;
     const zl_array *tracer;
@@ -117,14 +117,15 @@ static PyObject *put_tracer(PyObject *array, void *context) {
     return e->next < e->c->in.count ? ext_wrap(e->tracer[e->next++]) : Py_NewRef(array);
 }
 
-// An array that the function put there itself stays.
+// Puts the caller's array back in place of its tracer. An array that the function stored there itself stays.
 static PyObject *put_back(PyObject *array, void *context) {
     struct exchange *e = context;
     int i = e->next++;
     return Py_NewRef(i < e->c->in.count && ext_value(array) == e->tracer[i] ? e->c->in.cell[i] : array);
 }
 
-// Containers of the caller hold the tracers during the call: the function may reach them in other ways.
+// Calls the function with tracers. The containers of the caller hold them during the call, since the function
+// may reach these containers in other ways than by its arguments.
 static PyObject *call_with(const struct grad_call *c, const zl_array *tracer) {
     PyObject *tree = c->kwargs ? Py_BuildValue("[OO]", c->args, c->kwargs) : Py_BuildValue("[O]", c->args);
     struct exchange in = {c, tracer, 0}, out = {c, tracer, 0};
@@ -171,7 +172,7 @@ static bool check_result(const struct grad_call *c, PyObject *y) {
     return false;
 }
 
-// MLX adds to the message when one element is not a scalar.
+// Checks that the loss is a scalar.
 static bool check_loss(const struct grad_call *c, zl_array loss) {
     if (zl_ndim(loss) == 0)
         return true;
@@ -198,14 +199,14 @@ static bool call_function(void *data, int count, const zl_array *in, zl_outputs 
 // Gradients -------------------------------------------------------------------------------------------------
 
 static PyObject *grads_of(const struct grad_call *c, PyObject *tree, int which, const zl_array *grads) {
-    if (which >= c->begins) // keys of a subclass of str that compare differently from time to time
+    if (which >= c->begins) // names of a subclass of str whose comparisons vary
         return PyErr_Format(PyExc_RuntimeError,
                             "%s The names of the keyword arguments changed during the call.", c->w->tag);
     int next = c->begin[which];
     return tree_with(tree, grads, c->wanteds, &next);
 }
 
-// Of one argument alone, of several in a tuple, of none None.
+// Returns the gradient by one argument alone, those by several in a tuple, and None without arguments.
 static PyObject *positional_grads(const struct grad_call *c, const zl_array *grads) {
     int count = (int)PyTuple_GET_SIZE(c->w->first);
     if (count == 0)
@@ -291,7 +292,7 @@ static PyObject *call_grad(struct wrapper *w, PyObject *args, PyObject *kwargs) 
 
 // Making ----------------------------------------------------------------------------------------------------
 
-// Says what an argument must be; o is that argument or one of its items.
+// Raises an exception about an argument; o is that argument or one of its items.
 static bool refuse(const char *tag, const char *needed, PyObject *o) {
     if (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_TypeError))
         PyErr_Format(PyExc_TypeError, "%s %s: an object of type %.100s is neither.", tag, needed,
@@ -302,7 +303,7 @@ static bool refuse(const char *tag, const char *needed, PyObject *o) {
 static const char argnums_needed[] = "argnums must be an int or a list of ints";
 static const char argnames_needed[] = "argnames must be a str or a list of strs";
 
-// Replaces the items of a list by plain ints, so that no __index__ can answer differently later.
+// Replaces the items of a list by plain ints, so that no __index__ can return another value later.
 static bool make_plain(const char *tag, PyObject *list) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
         PyObject *item = PyList_GET_ITEM(list, i);
@@ -315,7 +316,7 @@ static bool make_plain(const char *tag, PyObject *list) {
     return true;
 }
 
-// A sorted tuple of the numbers in an int or a sequence.
+// Returns a sorted tuple of the numbers in an int or a sequence.
 static PyObject *read_argnums(const char *tag, PyObject *o) {
     PyObject *list = PyIndex_Check(o) ? PyList_New(0) : PySequence_List(o), *tuple = NULL;
     if (!list)
@@ -362,7 +363,7 @@ static bool add_argname(const char *tag, PyObject *set, PyObject *name) {
     return ok;
 }
 
-// A set of plain texts, from one name or an iterable of names; o is NULL where no argument was given.
+// Returns a set of plain texts, from one name or an iterable of names; o is NULL if no argument was given.
 static PyObject *read_argnames(const char *tag, PyObject *o) {
     PyObject *tuple = !o ? PyTuple_New(0) : PyUnicode_Check(o) ? PyTuple_Pack(1, o) : PySequence_Tuple(o);
     if (!tuple)
@@ -375,7 +376,7 @@ static PyObject *read_argnames(const char *tag, PyObject *o) {
     return set;
 }
 
-// Without argnums: the first argument, unless some are named.
+// Returns the argnums, by default the first argument unless argnames are given.
 static PyObject *default_argnums(const char *tag, PyObject *argnums, PyObject *argnames) {
     if (argnums != Py_None)
         return read_argnums(tag, argnums);

@@ -1,4 +1,5 @@
-// index.c - reads keys and works out which axes they mean. The rules are NumPy's, as far as MLX follows them.
+// index.c - reads keys and finds the axes that they select. The rules are NumPy's, as far as MLX follows
+// them.
 
 #include <string.h>
 
@@ -10,7 +11,8 @@ static bool is_index(PyObject *o) {
     return PyLong_CheckExact(o) || (PyIndex_Check(o) && !PyBool_Check(o));
 }
 
-// Numbers that do not fit become the largest or smallest, which are past the end of every axis.
+// Reads an integer. One that does not fit becomes the largest or smallest, which is past the end of every
+// axis.
 static bool read_int(PyObject *o, int64_t *out) {
     *out = PyNumber_AsSsize_t(o, NULL);
     return *out != -1 || !PyErr_Occurred();
@@ -59,7 +61,7 @@ static bool take_array(zl_array a, struct entry *e) {
         return false;
     }
     e->kind = dtype == ZL_BOOL ? ENTRY_MASK : ENTRY_ARRAY;
-    e->array = zl_retain(a); // what the rest of the key runs may give its cell another value
+    e->array = zl_retain(a); // retained, since the rest of the key may give its cell another value
     return true;
 }
 
@@ -72,7 +74,7 @@ static bool refuse(PyObject *o) {
     return false;
 }
 
-// Of foreign buffers, such as NumPy arrays, only booleans are keys.
+// Reads foreign buffers, such as NumPy arrays; only booleans are keys.
 static bool read_buffer(PyObject *o, struct entry *e) {
     zl_array a = PyObject_CheckBuffer(o) && !PyBytes_Check(o) ? ext_array_of(o) : NULL;
     if (PyErr_Occurred())
@@ -92,7 +94,7 @@ static bool read_object(PyObject *o, struct entry *e) {
         return true;
     if (!PyErr_ExceptionMatches(PyExc_TypeError) || !PyObject_CheckBuffer(o))
         return false;
-    PyErr_Clear(); // NumPy arrays have __index__, but only those of one number do it
+    PyErr_Clear(); // NumPy arrays have __index__, but it fails unless they have one element
     return read_buffer(o, e);
 }
 
@@ -154,7 +156,7 @@ void key_free(struct key *k) {
 
 static const struct entry all_of_axis = {.kind = ENTRY_SLICE, .stop = INT64_MAX, .step = 1};
 
-// Puts a slice for each of the missing axes in the place of the ellipsis, or last.
+// Inserts a slice for each of the missing axes in place of the ellipsis, or at the end.
 static void fill_rest(struct key *k, int missing) {
     int at = 0;
     while (at < k->count && k->entry[at].kind != ENTRY_REST)
@@ -173,7 +175,7 @@ static bool fit_int(struct entry *e, int axis, int64_t size) {
         return false;
     }
     e->stop =
-        e->start == -1 ? INT64_MAX : e->start + 1; // counted from the end, it is right for other sizes too
+        e->start == -1 ? INT64_MAX : e->start + 1; // counted from the end, it also fits other sizes
     e->step = 1;
     return true;
 }

@@ -1,5 +1,5 @@
-// index_get.c - array[key] and iteration. Integers, slices and None are views; arrays of positions are one
-// take or one gather of that view.
+// index_get.c - array[key] and iteration. Integers, slices and None give views; arrays of positions are one
+// take or one gather from that view.
 
 #include <stdatomic.h>
 
@@ -7,7 +7,7 @@
 
 // array[key] ------------------------------------------------------------------------------------------------
 
-// The indexed axes come first, then the others.
+// Gathers along the indexed axes, which come first in the result.
 static zl_array gather_all(zl_array x, const zl_array *index, const int *axis, int count) {
     int64_t size[KEY_MAX];
     int gone[KEY_MAX], ndim = zl_ndim(x);
@@ -49,7 +49,7 @@ PyObject *ext_get(PyObject *array, PyObject *key) {
     struct key k;
     PyObject *result = NULL;
     if (key_read(&k, key)) {
-        zl_array a = ext_value(array); // not earlier: reading a key may run anything
+        zl_array a = ext_value(array); // not earlier, since reading a key may run any code
         if (key_fit(&k, a))
             result = ext_wrap(k.kinds & ENTRY_ARRAY ? gather(&k, a) : key_view(&k, a));
     }
@@ -62,7 +62,7 @@ PyObject *ext_get(PyObject *array, PyObject *key) {
 
 struct iterator {
     PyObject base;
-    zl_array array; // as it was when the loop began; retained
+    zl_array array; // as it was when the iteration began; retained
     _Atomic int64_t next;
 };
 

@@ -1,6 +1,6 @@
-// index_set.c - array[key] = value, and array.at[key].add(value) and its like. Keys of integers, slices and
-// None update a slice. With arrays of positions it is one scatter, for which integers and slices are where a
-// part begins. Masks choose.
+// index_set.c - array[key] = value, array.at[key].add(value) and similar updates. Keys of integers, slices
+// and None update a slice. Keys with arrays of positions are one scatter, in which integers and slices give
+// the beginning of a part. Masks select elements.
 
 #include "index.h"
 
@@ -9,18 +9,17 @@ typedef zl_array scatter_op(zl_array, const zl_array *, int, zl_array, zl_axes);
 typedef zl_array prepare_op(zl_array value);
 typedef zl_array whole_op(zl_array a, zl_array value);
 
-// A way for values to get into an array.
+// A way to write values to an array.
 struct update {
     slice_update_op *slice;
     scatter_op *scatter;
-    prepare_op *prepare; // done to the value before; NULL: nothing
-    whole_op *whole;     // instead of all this, where the key is ... or None; NULL: nothing special
+    prepare_op *prepare; // applied to the value first; NULL: nothing
+    whole_op *whole;     // used instead of all this if the key is ... or None; NULL: there is no such op
 };
 
 // Values ----------------------------------------------------------------------------------------------------
 
-// Whether a whole number of Python is in the range of a dtype; other values are cast, whatever becomes of
-// them.
+// Returns whether a whole number of Python is in the range of a dtype. Other values are cast without a check.
 static bool check_range(PyObject *o, zl_dtype dtype) {
     static const struct {
         int64_t low;
@@ -35,20 +34,20 @@ static bool check_range(PyObject *o, zl_dtype dtype) {
         return true;
     int overflow;
     int64_t n = PyLong_AsLongLongAndOverflow(o, &overflow);
-    bool fits = overflow ? overflow > 0 && dtype == ZL_UINT64 // more than 64 bits are no number of ours
+    bool fits = overflow ? overflow > 0 && dtype == ZL_UINT64 // integers of more than 64 bits never fit
                          : n >= range[dtype].low && (n < 0 || (uint64_t)n <= range[dtype].high);
     if (!fits)
         PyErr_Format(PyExc_ValueError, "array[key] = value: %R does not fit %s", o, zl_dtype_name(dtype));
     return fits;
 }
 
-// In the dtype of the array; but a fraction for an array of integers stays one until it has been prepared.
+// Casts a value to the array's dtype, except floats for an array of integers, which are cast after `prepare`.
 static zl_array cast(zl_array value, zl_dtype dtype) {
     bool fraction = value && zl_dtype_of(value) > ZL_INT64 && dtype <= ZL_INT64;
     return fraction ? value : zl_astype(value, dtype);
 }
 
-// Without first axes of size 1, as long as there are more axes than asked for.
+// Removes leading axes of size 1, as long as there are more than ndim axes.
 static zl_array strip(zl_array value, int ndim) {
     int axis[KEY_MAX], count = 0;
     if (!value)
@@ -65,7 +64,8 @@ static zl_array stretch(zl_array value, zl_shape shape) {
 
 // Basic keys ------------------------------------------------------------------------------------------------
 
-// Whether a value that fits the result also fits the slice: integers stand first and there are no new axes.
+// Returns whether a value that fits the result also fits the slice: integers come first and there are no new
+// axes.
 static bool is_aligned(const struct key *k) {
     int seen = 0;
     for (int i = 0; i < k->count; i++) {
@@ -76,7 +76,7 @@ static bool is_aligned(const struct key *k) {
     return !(seen & ENTRY_NEW);
 }
 
-// The value with the axes of the slice: those of integers added, new ones taken away.
+// Returns the value with the axes of the slice: those of integers are added, new ones are removed.
 static zl_array fit_value(const struct key *k, zl_array a, zl_array value) {
     int axis[KEY_MAX], ints = key_axes(k, ENTRY_INT, ENTRY_AXES, axis);
     if (!value || zl_ndim(value) == 0)
@@ -100,7 +100,8 @@ static zl_array update_slice(slice_update_op *op, const struct key *k, zl_array 
 
 // Keys with arrays ------------------------------------------------------------------------------------------
 
-// The shape of array[key]: what the slices leave, and the axes of the arrays, of shape inner, at their place.
+// Writes the shape of array[key]: the axes that slices leave, with the arrays' axes, of shape `inner`,
+// inserted.
 static int result_shape(const struct key *k, zl_shape part, zl_shape inner, int64_t *dim) {
     int64_t kept[KEY_MAX];
     int count = 0, block = key_block(k, ENTRY_KEPT);
@@ -118,7 +119,7 @@ static int result_shape(const struct key *k, zl_shape part, zl_shape inner, int6
     return inner.ndim + count;
 }
 
-// The value as scatter takes it: the axes of the arrays, then one for each axis of the part.
+// Returns the value in scatter's form: the axes of the arrays, then an axis for each axis of the part.
 static zl_array fit_updates(const struct key *k, zl_shape part, zl_shape inner, zl_array value) {
     int64_t dim[2 * KEY_MAX];
     int axis[2 * KEY_MAX], count;
@@ -144,8 +145,8 @@ static zl_array first_of(const struct entry *e, int64_t size) {
     return zl_scalar_int(start < 0 ? 0 : start);
 }
 
-// Positions along the axes of a that the key does not take whole: the arrays, and where a part of that shape
-// begins.
+// Lists the positions along the axes of a of which the key takes only a part: the arrays, and where a part of
+// that shape begins.
 static int list_positions(const struct key *k, zl_array a, zl_shape part, const zl_array *index,
                           zl_array *out, int *axes) {
     int count = 0;
@@ -162,7 +163,8 @@ static int list_positions(const struct key *k, zl_array a, zl_shape part, const 
     return count;
 }
 
-// Slices without steps begin at a position, as arrays do. With steps the part is updated, then put back.
+// Updates a by a key with arrays. Slices without steps begin at a position, as arrays do. With steps, the
+// part is updated and then written back.
 static zl_array scatter(scatter_op *op, const struct key *k, zl_array a, zl_array value) {
     zl_array given[KEY_MAX], index[KEY_MAX], position[KEY_MAX], part = key_slice(k, a);
     int axes[KEY_MAX], count = key_arrays(k, given);
@@ -196,7 +198,7 @@ static const struct update assignment = {zl_slice_update, zl_scatter, NULL, NULL
 
 static bool assign(PyObject *array, struct key *k, PyObject *value_object) {
     zl_array value = ext_array_of(value_object);
-    zl_array a = ext_value(array); // not earlier: converting the value may run anything
+    zl_array a = ext_value(array); // not earlier, since converting the value may run any code
     if (!value || (a && !check_range(value_object, zl_dtype_of(a))))
         return false;
     if (a && !k->is_tuple && k->kinds & ENTRY_MASK)
@@ -221,7 +223,7 @@ int ext_set(PyObject *array, PyObject *key, PyObject *value) {
 
 struct at {
     PyObject base;
-    zl_array array; // as it was when .at was asked for; retained
+    zl_array array; // as it was when .at was read; retained
     PyObject *key;  // NULL: not given yet
 };
 
@@ -241,7 +243,7 @@ PyObject *ext_at(PyObject *array, void *unused) {
     return (PyObject *)at;
 }
 
-// As in MLX it is the same object that is given a key.
+// As in MLX, at[key] sets the key of this object and returns it.
 static PyObject *at_get(PyObject *self, PyObject *key) {
     Py_XSETREF(((struct at *)self)->key, Py_NewRef(key));
     return Py_NewRef(self);
@@ -269,7 +271,7 @@ static PyObject *at_apply(PyObject *self, PyObject *args, PyObject *kwargs, cons
         return NULL;
     }
     zl_scope scope = ext_begin();
-    PyObject *key = Py_NewRef(at->key), *result = NULL; // the value may give it another key
+    PyObject *key = Py_NewRef(at->key), *result = NULL; // retained: the value may change it
     struct key k;
     if (key_read(&k, key))
         result = ext_wrap(update_at(u, at->array, &k, key, value));

@@ -1,6 +1,7 @@
-// interchange.c - arrays lent to other libraries: the buffer protocol, DLPack, NumPy, pickles and copies.
+// interchange.c - access of other libraries to arrays: the buffer protocol, DLPack, NumPy, pickles and
+// copies.
 //
-// What is lent is an export: it keeps the value that the array had, for the array may be given another
+// Each access has an export, which keeps the value that the array had, since the array may get another value
 // meanwhile.
 
 #include "convert.h"
@@ -24,7 +25,7 @@ struct export {
 
 static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "sizes of exports are lent as Py_ssize_t");
 
-// Any thread, with or without the GIL.
+// Frees an export, on any thread, with or without the GIL.
 static void export_free(struct export *e) {
     if (e && e->kept)
         zl_release(e->kept);
@@ -59,7 +60,7 @@ static void set_row_major(struct export *e) {
         e->strides[i] = step;
 }
 
-// A copy of a in row-major order.
+// Exports a copy of a in row-major order.
 static bool export_rows(struct export *e, zl_array a) {
     const void *data = convert_read(a);
     set_row_major(e);
@@ -69,8 +70,8 @@ static bool export_rows(struct export *e, zl_array a) {
     return true;
 }
 
-// The memory of a view whose axes, put in another order, are row-major. False without an exception: it has
-// none.
+// Exports the memory of a view that is row-major with its axes in another order. Returns false, without an
+// exception, if a is not such a view.
 static bool export_permuted(struct export *e, zl_array a) {
     const int64_t *stride = zl_strides_of(a).dim;
     int order[CONVERT_AXES];
@@ -90,7 +91,8 @@ static bool export_permuted(struct export *e, zl_array a) {
     return true;
 }
 
-// Elements from the first to the last in memory; -1: some lie before the first, or too far for a copy.
+// Returns the number of elements from the first to the last in memory, or -1 if some are before the first, or
+// if there are too many gaps to copy.
 static int64_t find_extent(zl_array a) {
     zl_shape shape = zl_shape_of(a), strides = zl_strides_of(a);
     int64_t extent = 1;
@@ -102,7 +104,7 @@ static int64_t find_extent(zl_array a) {
     return extent;
 }
 
-// Puts elements in row-major order to where the strides say; the address of the next.
+// Writes row-major elements to the positions that the strides give. Returns the address of the next element.
 static const char *spread(struct export *e, int axis, char *out, const char *in, size_t item) {
     if (axis == e->ndim) {
         memcpy(out, in, item);
@@ -113,7 +115,7 @@ static const char *spread(struct export *e, int axis, char *out, const char *in,
     return in;
 }
 
-// A copy of a with its strides.
+// Exports a copy of a with its strides.
 static bool export_strided(struct export *e, zl_array a, int64_t extent) {
     size_t item = zl_dtype_size(e->dtype);
     memcpy(e->strides, zl_strides_of(a).dim, sizeof(int64_t) * (size_t)e->ndim);
@@ -124,7 +126,8 @@ static bool export_strided(struct export *e, zl_array a, int64_t extent) {
     return true;
 }
 
-// Where a keeps its elements if it can be said, else a copy. The value of a scalar has no address that lasts.
+// Exports the memory of a if its layout can be expressed, otherwise a copy. The value of a scalar has no
+// lasting address.
 static bool export_view(struct export *e, zl_array a) {
     if (zl_size(a) <= 1 || e->ndim > CONVERT_AXES)
         return export_rows(e, a);
@@ -142,7 +145,7 @@ static bool export_view(struct export *e, zl_array a) {
 
 enum export_layout { EXPORT_VIEW, EXPORT_ROWS, EXPORT_COPY };
 
-// The value of an array, computed. The scope is the caller's.
+// Evaluates an array and exports its value. The caller opens the scope.
 static struct export *export_array(PyObject *array, enum export_layout layout) {
     zl_array a = zl_retain(ext_value(array));
     struct export *e = ext_eval(1, &a) ? export_new(a) : NULL;
@@ -261,7 +264,7 @@ static PyObject *make_capsule(struct export *e) {
     return capsule;
 }
 
-// The device that is asked for as a tuple (type, id): only the CPU's memory can be lent.
+// Checks the requested device, a tuple (type, id): only memory of the CPU can be exported.
 static bool check_device(PyObject *device) {
     int type = DLPACK_CPU, id;
     if (device != Py_None && !(PyTuple_Check(device) && PyArg_ParseTuple(device, "ii", &type, &id))) {
@@ -301,7 +304,7 @@ static PyObject *dlpack_device(PyObject *self, PyObject *unused) {
 
 // NumPy -----------------------------------------------------------------------------------------------------
 
-// numpy.asarray(memoryview(array), dtype), which shares memory where the dtype allows.
+// Returns numpy.asarray(memoryview(array), dtype), which shares memory if the dtype allows it.
 static PyObject *numpy_view(PyObject *array, PyObject *dtype) {
     if (zl_dtype_of(ext_value(array)) == ZL_BFLOAT16) {
         PyErr_SetString(PyExc_TypeError, "bfloat16 arrays cannot be converted to NumPy.");
@@ -329,8 +332,8 @@ static PyObject *to_numpy(PyObject *self, PyObject *args, PyObject *kwargs) {
 
 // Pickles and copies ----------------------------------------------------------------------------------------
 
-// The state is a NumPy array and the number of the dtype, as MLX has it. Those of bfloat16 are there as
-// uint16.
+// Returns the state, as in MLX: a NumPy array and the number of the dtype. The elements of bfloat16 are in it
+// as uint16.
 static PyObject *get_state(PyObject *self, PyObject *unused) {
     (void)unused;
     zl_scope scope = ext_begin();
@@ -373,7 +376,7 @@ static PyObject *set_state(PyObject *self, PyObject *state) {
     return ok ? Py_NewRef(Py_None) : NULL;
 }
 
-// Values never change: a copy is another cell of the same.
+// Returns another cell with the same value, which never changes.
 static PyObject *copy(PyObject *self, PyObject *unused) {
     (void)unused;
     zl_scope scope = ext_begin();

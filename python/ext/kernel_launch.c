@@ -1,4 +1,4 @@
-// kernel_launch.c - reads the calls of kernels from source, with the keywords of MLX's kernels.
+// kernel_launch.c - reads the calls of kernels made from source, with the keywords of MLX's kernels.
 
 #include "kernel_launch.h"
 
@@ -12,7 +12,7 @@ PyObject *kernel_names(const char *function, const char *what, PyObject *names) 
     return list;
 }
 
-// A sequence of that length; a new reference.
+// Returns a sequence of this length as a tuple, a new reference.
 static PyObject *read_list(const char *function, const char *what, PyObject *o, int count) {
     PyObject *list = ext_tuple(o, "a kernel's inputs, output_shapes and output_dtypes must be lists");
     if (!list || PyTuple_GET_SIZE(list) == count)
@@ -108,7 +108,7 @@ static bool check_template(const char *function, PyObject *pair) {
     PyObject *name, *value;
     if (!PyArg_ParseTuple(pair, "UO:template", &name, &value))
         return false;
-    if (Py_TYPE(value) == &ext_dtype_type || PyLong_Check(value)) // bool too
+    if (Py_TYPE(value) == &ext_dtype_type || PyLong_Check(value)) // bool is a subclass of int
         return true;
     PyErr_Format(PyExc_ValueError,
                  "[%s] Invalid template argument. Must be `mlx.core.Dtype`, `int` or `bool`.", function);

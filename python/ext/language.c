@@ -1,5 +1,5 @@
 // language.c - zellige.core._language: models, sequences and tokenizers of zellige_model.h, which
-// zellige.model gives names to.
+// zellige.model exports.
 
 #include "ext.h"
 
@@ -12,7 +12,7 @@ enum { MESSAGE = 512 };
 
 static PyTypeObject model_type, sequence_type, tokenizer_type, reader_type;
 
-// Opening failed, or computing did: the message is that of the function, or what an evaluation recorded.
+// Raises the function's message, or, if that is empty, the error that an evaluation recorded.
 static void *raise(const char *message) {
     if (!*message)
         return PyErr_Occurred() ? NULL : ext_raise();
@@ -112,11 +112,11 @@ struct sequence {
     PyObject_HEAD
     PyObject *model;
     zl_sequence sequence;
-    int64_t done; // ids of the prompt that are computed
+    int64_t done; // ids of the prompt that have been computed
     atomic_bool busy;
 };
 
-// A sequence belongs to one thread: another one that comes meanwhile gets an exception.
+// Marks the sequence as in use by this thread. If another thread uses it, raises an exception.
 static bool enter(struct sequence *self) {
     if (!atomic_exchange(&self->busy, true))
         return true;
@@ -128,7 +128,7 @@ static void leave(struct sequence *self) {
     atomic_store(&self->busy, false);
 }
 
-// Ids as numbers; to be freed. NULL with an exception.
+// Returns ids as numbers, which the caller frees; NULL with an exception if that fails.
 static int32_t *read_ids(PyObject *o, int64_t *count) {
     PyObject *list = PySequence_Fast(o, "ids must be a sequence of integers");
     Py_ssize_t size = list ? PySequence_Fast_GET_SIZE(list) : 0;
@@ -155,7 +155,7 @@ static int32_t *read_ids(PyObject *o, int64_t *count) {
     return ids;
 }
 
-// A dict of ids and what their logits get.
+// Reads a dict from ids to the values that are added to their logits.
 static bool read_bias(PyObject *o, zl_sampling *s, int **ids, double **values) {
     if (o == Py_None)
         return true;

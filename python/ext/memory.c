@@ -1,4 +1,4 @@
-// memory.c - how much memory arrays use, and limits on it.
+// memory.c - the memory that arrays use, and its limits.
 
 #include "ext.h"
 
@@ -8,7 +8,7 @@ static PyObject *get_active_memory(PyObject *core, PyObject *unused) {
 }
 
 static size_t peak_at_reset =
-    SIZE_MAX; // the library's: what was in use then. For MLX the peak is 0 until more is.
+    SIZE_MAX; // the library's peak at the last reset; MLX's is 0 until more memory is used
 
 static PyObject *get_peak_memory(PyObject *core, PyObject *unused) {
     (void)core, (void)unused;
@@ -22,7 +22,7 @@ static PyObject *get_cache_memory(PyObject *core, PyObject *unused) {
     return PyLong_FromSize_t(zl_get_cache_memory());
 }
 
-// MLX's limit is the library's goal: allocations beyond it do not fail.
+// Returns MLX's limit, which is the library's goal: allocations beyond it do not fail.
 static PyObject *get_memory_limit(PyObject *core, PyObject *unused) {
     (void)core, (void)unused;
     return PyLong_FromSize_t(zl_get_memory_goal());
@@ -41,7 +41,7 @@ static PyObject *clear_cache(PyObject *core, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-// The only argument, limit: bytes.
+// Reads the only argument, `limit`, in bytes.
 static bool read_limit(PyObject *args, PyObject *kwargs, size_t *limit) {
     static char *names[] = {"limit", NULL};
     PyObject *o;
@@ -55,7 +55,7 @@ static bool read_limit(PyObject *args, PyObject *kwargs, size_t *limit) {
     return !PyErr_Occurred();
 }
 
-// A limit that was in force. The library keeps 0 as 1.
+// Returns a limit that was set before. The library stores 0 as 1.
 static PyObject *old_limit(size_t limit) {
     return PyLong_FromSize_t(limit == 1 ? 0 : limit);
 }
@@ -72,7 +72,7 @@ static PyObject *set_cache_limit(PyObject *core, PyObject *args, PyObject *kwarg
     return read_limit(args, kwargs, &limit) ? old_limit(zl_set_cache_limit(limit)) : NULL;
 }
 
-// No memory is wired: the limit is only remembered.
+// Only stores the limit, since no memory is wired.
 static PyObject *set_wired_limit(PyObject *core, PyObject *args, PyObject *kwargs) {
     (void)core;
     static size_t wired;
@@ -83,7 +83,7 @@ static PyObject *set_wired_limit(PyObject *core, PyObject *args, PyObject *kwarg
     return PyLong_FromSize_t(old);
 }
 
-// Bytes of the arrays at these cells, each value once.
+// Returns the bytes of the arrays in these cells, counting each value once.
 static PyObject *sum_sizes(PyObject **cells, int count) {
     size_t bytes = 0;
     for (int i = 0; i < count; i++) {

@@ -1,8 +1,8 @@
-// metal_kernel.c - zellige.core.fast.metal_kernel: kernels in Metal's language, which functions that are
-// exported may call.
+// metal_kernel.c - zellige.core.fast.metal_kernel: kernels in Metal's language, which exported functions may
+// call.
 //
-// What a kernel is made of is kept as a dictionary and goes into the file as JSON: who has Metal makes the
-// source of it.
+// The parts of a kernel are kept in a dictionary and are written to the file as JSON, from which a library
+// with Metal makes the kernel's source.
 
 #include "device.h"
 #include "kernel_launch.h"
@@ -78,7 +78,7 @@ PyObject *shaped_metal_kernel(PyObject *module, PyObject *args, PyObject *kwargs
 
 // Calling ---------------------------------------------------------------------------------------------------
 
-// A list of [name, value] as JSON has it: dtypes are texts. A new reference.
+// Returns a list of [name, value] for JSON, in which dtypes are texts. A new reference.
 static PyObject *template_list(PyObject *given) {
     PyObject *pairs = kernel_templates("metal_kernel", given);
     for (Py_ssize_t i = 0; pairs && i < PyList_GET_SIZE(pairs); i++) {
@@ -91,7 +91,7 @@ static PyObject *template_list(PyObject *given) {
     return pairs;
 }
 
-// All that there is to know, as JSON; a new reference.
+// Returns all parts of a call as JSON; a new reference.
 static PyObject *as_text(const struct metal_kernel *k, PyObject *given, PyObject *init_value) {
     PyObject *json = PyImport_ImportModule("json"), *list = json ? template_list(given) : NULL;
     PyObject *parts = list ? PyDict_Copy(k->parts) : NULL, *text = NULL;
@@ -104,7 +104,8 @@ static PyObject *as_text(const struct metal_kernel *k, PyObject *given, PyObject
     return text;
 }
 
-// Says what a program can do instead; the library's own words are for programs in C.
+// Raises an exception that says what a program can do instead; the library's own message is for programs in
+// C.
 static void *raise_absent(const struct metal_kernel *k) {
     if (zl_error_which() != ZL_ERROR_DEVICE || PyErr_Occurred())
         return ext_raise();
@@ -118,7 +119,7 @@ static void *raise_absent(const struct metal_kernel *k) {
         PyDict_GetItemString(k->parts, "name"));
 }
 
-// There is no source to be printed if it is verbose: who has Metal makes it.
+// Ignores `verbose`, since there is no source to print: a library with Metal makes it.
 static PyObject *run(const struct metal_kernel *k, const struct kernel_launch *l, const char *text) {
     zl_kernel_source source = {
         .language = "Metal", .text = text, .outputs = l->outputs, .shape = l->shape, .dtype = l->dtype};

@@ -1,4 +1,4 @@
-// namespace.c - what the Python array API asks of a module: __array_namespace__ and __array_namespace_info__.
+// namespace.c - __array_namespace__ and __array_namespace_info__, which the Python array API requires.
 
 #include "convert.h"
 
@@ -53,7 +53,7 @@ static PyObject *devices(PyObject *self, PyObject *unused) {
     return tuple;
 }
 
-// A device= argument, which may be None.
+// Checks a device= argument, which may be None.
 static bool check_device(PyObject *device) {
     PyObject *type = PyObject_GetAttrString(core_module, "Device");
     int known = device == Py_None ? 1 : type ? PyObject_IsInstance(device, type) : -1;
@@ -75,7 +75,7 @@ static PyObject *default_dtypes(PyObject *self, PyObject *args, PyObject *kwargs
                          ext_dtype_object(ZL_INT32));
 }
 
-// Adds a dtype to a dictionary if it is of a kind, or kind is None.
+// Adds a dtype to a dictionary if it is of a kind, or if kind is None.
 static bool add_dtype(PyObject *dict, zl_dtype dtype, PyObject *kind) {
     PyObject *object = ext_dtype_object(dtype);
     PyObject *answer = kind == Py_None ? Py_NewRef(Py_True)

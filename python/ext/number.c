@@ -55,7 +55,8 @@ void number_load(union number *out, const void *in, int type, size_t n) {
     }
 }
 
-// The bits of a fraction as a whole number: NaN is 0, what does not fit 64 bits the nearest that does.
+// Converts a fraction to the bits of an integer: NaN becomes 0, and values beyond 64 bits the nearest one
+// that fits.
 static uint64_t whole(double value) {
     if (!(value > -0x1p63))
         return value != value ? 0 : (uint64_t)INT64_MIN;
@@ -64,7 +65,7 @@ static uint64_t whole(double value) {
     return value < 0x1p64 ? (uint64_t)value : UINT64_MAX;
 }
 
-// Whole numbers of 64 bits, cut to what the element has.
+// Stores integers of 64 bits, cut to the size of the element.
 static void store_whole(void *out, size_t size, const union number *in, enum number_kind kind, size_t n) {
     for (size_t k = 0; k < n; k++) {
         uint64_t x = in[k].u;
@@ -141,7 +142,7 @@ void number_store(void *out, zl_dtype type, const union number *in, enum number_
     }
 }
 
-// What NumPy's default dtype becomes, without a detour.
+// Converts from NumPy's default dtype in one step.
 static void convert_doubles(float *out, const char *in, size_t n) {
     for (size_t k = 0; k < n; k++) {
         double x;

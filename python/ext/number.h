@@ -1,4 +1,4 @@
-// number.h - elements of arrays as C numbers: how convert.c, format.c and interchange.c read and write them.
+// number.h - elements of arrays as C numbers, for convert.c, format.c and interchange.c.
 //
 // Every element type widens to one of four kinds of eight bytes each, so a conversion is a load and a store.
 
@@ -7,7 +7,7 @@
 
 #include "ext.h"
 
-// Element types of memory that comes from outside: a zl_dtype, or this one, which no array has.
+// Element types of foreign memory: a zl_dtype, or this one, which no array has.
 #define NUMBER_COMPLEX128 ZL_DTYPE_COUNT
 
 enum number_kind { NUMBER_INT, NUMBER_UINT, NUMBER_FLOAT, NUMBER_COMPLEX };
@@ -20,15 +20,16 @@ union number {
 };
 
 enum number_kind number_kind(int type);
-size_t number_size(int type); // bytes of one element
+size_t number_size(int type); // returns the bytes of an element
 
-// n elements of a type, widened; in is aligned for it.
+// Widens n elements of a type. `in` is aligned for it.
 void number_load(union number *out, const void *in, int type, size_t n);
-// n numbers of one kind as elements of a dtype: whole numbers wrap, what an element cannot hold is cut off.
+// Stores n numbers of one kind as elements of a dtype: integers wrap, integer elements drop fractions, and
+// real elements drop imaginary parts.
 void number_store(void *out, zl_dtype type, const union number *in, enum number_kind kind, size_t n);
-// n elements of one type as another; in may lie anywhere.
+// Converts n elements from one type to another. `in` need not be aligned.
 void number_convert(void *out, zl_dtype out_type, const void *in, int in_type, size_t n);
-// True, 1, 1.0 or 1+0j: the element of a dtype at an address.
+// Returns True, 1, 1.0 or 1+0j: the element of a dtype at an address.
 PyObject *number_object(const void *element, zl_dtype type);
 
 #endif

@@ -1,12 +1,12 @@
-// profile_context.c - zellige.core.profile: records what runs within `with`, and metal.start_capture, which
-// does the same.
+// profile_context.c - zellige.core.profile, which records the work inside a `with` block, and
+// metal.start_capture, which does the same.
 
 #include "ext.h"
 
 struct context {
     PyObject base;
-    PyObject *path;  // bytes; NULL: no timeline is wanted
-    PyObject *table; // a str, once it has ended; NULL: not yet
+    PyObject *path;  // bytes; NULL: no timeline is written
+    PyObject *table; // a str, after the profile has ended; NULL before
 };
 
 bool ext_profile_begin(PyObject *path) {
@@ -16,7 +16,7 @@ bool ext_profile_begin(PyObject *path) {
 PyObject *ext_profile_end(void) {
     char *text;
     Py_BEGIN_ALLOW_THREADS;
-    text = zl_profile_end(); // waits
+    text = zl_profile_end(); // waits for other threads
     Py_END_ALLOW_THREADS;
     PyObject *table = text ? ext_text(text, strlen(text)) : ext_raise();
     zl_free(text);

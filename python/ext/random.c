@@ -1,7 +1,7 @@
-// random.c - the state behind random numbers: random.seed and random.state. The ops themselves are generated.
+// random.c - the state of random numbers: random.seed and random.state. The ops themselves are generated.
 //
-// The library keeps one key a thread. random.state stands for it: a sequence of one array, which compiled
-// functions take for an input and an output.
+// The library keeps one key per thread. random.state stands for it: a sequence of one array, which compiled
+// functions treat as an input and an output.
 
 #include "shaped.h"
 
@@ -69,7 +69,7 @@ PyTypeObject ext_random_state_type = {
     .tp_iter = iterate,
 };
 
-// permutation(x, axis=0, key=None): of the numbers below x, or of what lies along an axis of x.
+// permutation(x, axis=0, key=None): permutes the numbers below x, or an array along an axis.
 static PyObject *permutation_work(const struct shaped_call *c) {
     zl_array key;
     int axis;

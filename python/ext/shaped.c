@@ -8,7 +8,7 @@
 
 // Several arrays --------------------------------------------------------------------------------------------
 
-// The arguments may be one list of arrays, too.
+// Returns the arrays of the rest; they may also be given as one list.
 static PyObject *rest_tuple(const struct shaped_call *c) {
     if (c->rests == 1 && (PyList_Check(c->rest[0]) || PyTuple_Check(c->rest[0])))
         return ext_tuple(c->rest[0], "a list of arrays is needed");
@@ -18,7 +18,7 @@ static PyObject *rest_tuple(const struct shaped_call *c) {
     return tuple;
 }
 
-// Calls op on the arrays of the rest; it fills as many results.
+// Computes `count` results from `count` arrays.
 typedef bool many_op(const zl_array *in, int count, zl_array *out, const struct shaped_call *c);
 
 static PyObject *map_rest(const struct shaped_call *c, many_op *op, bool as_tuple) {
@@ -111,7 +111,7 @@ static PyObject *meshgrid(PyObject *m, PyObject *const *args, Py_ssize_t n, PyOb
     return shaped_read(&c, "meshgrid", known, 0, true, args, n, names) ? shaped_run(&c, meshgrid_work) : NULL;
 }
 
-// concatenate(arrays, axis=0); axis None: of what is flattened.
+// concatenate(arrays, axis=0); with axis=None, of the flattened arrays.
 static PyObject *concatenate_work(const struct shaped_call *c) {
     int axis;
     PyObject *tuple = ext_tuple(c->named[0], "concatenate(): a list or tuple of arrays is needed");
@@ -155,13 +155,13 @@ static PyObject *split_at(zl_array a, PyObject *where, int axis) {
     return result;
 }
 
-// Returns the size of an axis, 0 if there is none: the op says so.
+// Returns the size of an axis, or 0 if there is no such axis; the op reports that.
 static int64_t axis_size(zl_array a, int axis) {
     int ndim = zl_ndim(a), at = axis < 0 ? axis + ndim : axis;
     return at >= 0 && at < ndim ? zl_dim(a, at) : 0;
 }
 
-// Axes that have no such sections are refused before there is room for as many results.
+// Refuses sections that are not equal before it allocates memory for the results.
 static PyObject *split_evenly(zl_array a, int sections, int axis) {
     if (sections <= 0) {
         PyErr_Format(PyExc_ValueError, "split(): %d sections: at least one is needed", sections);
@@ -174,7 +174,7 @@ static PyObject *split_evenly(zl_array a, int sections, int axis) {
         return NULL;
     }
     zl_array whole;
-    if (!size && !zl_split(a, 1, axis, &whole)) // there is no such axis
+    if (!size && !zl_split(a, 1, axis, &whole)) // reports that there is no such axis
         return ext_raise();
     zl_array *out = PyMem_Calloc((size_t)sections, sizeof *out);
     PyObject *result = !out                               ? PyErr_NoMemory()
@@ -215,7 +215,7 @@ static PyObject *split_method(PyObject *self, PyObject *const *args, Py_ssize_t 
     return shaped_run(&c, split_work);
 }
 
-// unstack(x, *, axis=0): a tuple of as many views as the axis is long.
+// unstack(x, *, axis=0): a tuple of one view per element of the axis.
 static PyObject *unstack_work(const struct shaped_call *c) {
     zl_array x = ext_array_held(c->named[0]);
     int axis;
@@ -239,8 +239,8 @@ static PyObject *unstack(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObj
                : NULL;
 }
 
-// slice(a, start_indices, axes, slice_size) and slice_update(a, update, start_indices, axes): where a slice
-// begins is computed. Slices with numbers are written a[...].
+// slice(a, start_indices, axes, slice_size) and slice_update(a, update, start_indices, axes): the beginning
+// of the slice is an array. Slices with numbers are written a[...].
 static PyObject *slice_work(const struct shaped_call *c) {
     struct shaped_axes axes = {NULL, 0};
     struct ext_list size;
@@ -365,7 +365,7 @@ static PyObject *arange(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObje
 
 // Quantising ------------------------------------------------------------------------------------------------
 
-// Words, scales and, in mode affine, biases.
+// Returns the packed words, the scales and, in mode affine, the biases.
 static PyObject *quantize_work(const struct shaped_call *c) {
     int group, bits;
     zl_array out[3], w = ext_array_held(c->named[0]);
@@ -390,7 +390,7 @@ static PyObject *quantize(PyObject *m, PyObject *const *args, Py_ssize_t n, PyOb
 
 // Padding ---------------------------------------------------------------------------------------------------
 
-// How much before and after each axis: a number for all, a pair for all, or a pair an axis.
+// The padding before and after each axis: from a number for all axes, a pair for all, or a pair per axis.
 struct widths {
     int64_t *low, *high;
     int ndim;
@@ -454,8 +454,8 @@ static bool read_mode(PyObject *o, enum pad_mode *out) {
     return false;
 }
 
-// Which element of an axis of n stands at position i, counted from its first, which may be before or behind
-// it.
+// Returns which element of an axis of n elements is repeated at position i, which may be before the axis or
+// after it.
 static int64_t mirrored(int64_t i, int64_t n, enum pad_mode mode) {
     if (mode == PAD_EDGE)
         return i < 0 ? 0 : i >= n ? n - 1 : i;
@@ -525,7 +525,7 @@ static bool is_two_lists(PyObject *o) {
     return is_pair_list(o) && PySequence_Size(o) == 2;
 }
 
-// The list of a convolution; of padding that is two lists, the first or the second.
+// Reads a list of a convolution. If padding is two lists, reads the first or the second.
 static bool read_conv_list(const struct shaped_call *c, int which, struct ext_list *list) {
     static const int at[] = {2, 3, 3, 4, 5};
     PyObject *o = c->named[at[which]];
@@ -542,7 +542,8 @@ static bool read_conv_list(const struct shaped_call *c, int which, struct ext_li
     return ok;
 }
 
-// What comes before each axis, then what comes behind; how many numbers. -1 with an exception.
+// Joins the padding before each axis and the padding after each axis. Returns how many numbers there are, or
+// -1 with an exception.
 static int join_padding(const struct ext_list *low, const struct ext_list *high, int axes, int64_t *out) {
     bool fits = (low->count == 1 || low->count == axes) && (high->count == 1 || high->count == axes);
     if (!fits || axes < 1 || axes > CONV_AXES) {
@@ -596,7 +597,7 @@ static PyObject *conv_general(PyObject *m, PyObject *const *args, Py_ssize_t n, 
 
 // Shapes ----------------------------------------------------------------------------------------------------
 
-// (2, 3) and 2, 3 are the same to a.reshape and a.transpose.
+// Reads a list given as (2, 3) or as 2, 3: a.reshape and a.transpose take both.
 static bool read_rest_list(const struct shaped_call *c, struct ext_list *list) {
     if (c->rests == 1)
         return ext_list_read(c->rest[0], list);
@@ -676,7 +677,7 @@ static PyObject *transpose_method(PyObject *self, PyObject *const *args, Py_ssiz
     return result;
 }
 
-// The shape that arrays of these shapes broadcast to.
+// Updates `sum` to the shape that it and `one` broadcast to.
 static bool broadcast_into(struct ext_list *sum, const struct ext_list *one) {
     int ndim = sum->count > one->count ? sum->count : one->count;
     if (ndim > COUNT(sum->room)) {

@@ -1,6 +1,7 @@
-// shaped.h - functions that read their arguments by hand: those whose Python form is not that of one op.
+// shaped.h - functions that read their arguments in code of their own, because their Python form is not that
+// of one op.
 //
-// shaped_call.c reads calls; shaped.c and its neighbours have the functions, a table each.
+// shaped_call.c reads calls; shaped.c and the other shaped_*.c have the functions, in one table each.
 
 #ifndef SHAPED_H
 #define SHAPED_H
@@ -9,7 +10,7 @@
 
 enum { SHAPED_NAMED = 8 };
 
-// A function's arguments: those with names, by position or keyword; what is left of the positional ones; the
+// A function's arguments: named ones, given by position or keyword; the other positional ones; and the
 // stream.
 struct shaped_call {
     const char *function;
@@ -19,13 +20,13 @@ struct shaped_call {
     PyObject *stream;
 };
 
-// known: names, NULL at the end. The first `positions` of them may be positional; what comes behind is the
-// rest if has_rest, else a mistake.
+// Reads the arguments of a call. known: names, ending with NULL. The first `positions` of them may be
+// positional; further positional arguments are the rest if has_rest, and otherwise an error.
 bool shaped_read(struct shaped_call *c, const char *function, const char *const *known, int positions,
                  bool has_rest, PyObject *const *args, Py_ssize_t count, PyObject *names);
-bool shaped_need(const struct shaped_call *c, int at, const char *name); // it was given; else an exception
+bool shaped_need(const struct shaped_call *c, int at, const char *name); // false with an exception if missing
 
-// A function's work, in a scope for its stream.
+// Does the work of a function. shaped_run calls it in a scope for the stream.
 typedef PyObject *shaped_work(const struct shaped_call *c);
 PyObject *shaped_run(const struct shaped_call *c, shaped_work *body);
 
@@ -33,16 +34,16 @@ static inline bool shaped_given(PyObject *o) {
     return o && o != Py_None;
 }
 
-// Arguments that may be left out; false with an exception.
+// Read arguments that may be left out. They return false with an exception.
 bool shaped_int(PyObject *o, int fallback, int *out);
 bool shaped_truth(PyObject *o, bool fallback, bool *out);
 bool shaped_dtype(PyObject *o, zl_dtype fallback, zl_dtype *out);
-bool shaped_array(PyObject *o, zl_array *out); // NULL when it is left out
-// Arrays in a list that the caller frees with PyMem_Free; NULL with an exception. Their values are borrowed
-// from their cells: read what else there is first.
+bool shaped_array(PyObject *o, zl_array *out); // NULL if it is left out
+// Returns arrays in a list that the caller frees with PyMem_Free, or NULL with an exception. Their values are
+// borrowed from their cells: read all other arguments first.
 zl_array *shaped_arrays(PyObject *const *objects, Py_ssize_t count);
 
-// A number or a list of them as axes. Free it even if it was not read.
+// Axes, read from a number or a list of them. Must be freed even if reading failed.
 struct shaped_axes {
     int *axis;
     int count;
@@ -50,7 +51,7 @@ struct shaped_axes {
 bool shaped_axes_read(PyObject *o, struct shaped_axes *out);
 void shaped_axes_free(struct shaped_axes *axes);
 
-// Adds a table's functions to a module.
+// Adds the functions of a table to a module.
 bool shaped_add(PyObject *module, PyMethodDef *functions);
 #define SHAPED_ROW(name, function, doc) \
     {name, (PyCFunction)(void (*)(void))function, METH_FASTCALL | METH_KEYWORDS, doc}

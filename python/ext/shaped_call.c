@@ -92,7 +92,7 @@ zl_array *shaped_arrays(PyObject *const *objects, Py_ssize_t count) {
     bool ok = true;
     for (Py_ssize_t i = 0; ok && i < count; i++)
         ok = ext_is_array(objects[i]) || (list[i] = ext_array_of(objects[i]));
-    // last: the methods of the others may give cells other values
+    // last, since methods of the other objects may give cells other values
     for (Py_ssize_t i = 0; ok && i < count; i++)
         ok = !ext_is_array(objects[i]) || (list[i] = ext_array_of(objects[i]));
     if (ok)

@@ -1,5 +1,5 @@
-// shaped_fast.c - functions of zellige.core.fast that are not one op: attention. metal_kernel.c has the
-// kernels of Metal.
+// shaped_fast.c - functions of zellige.core.fast that are not one op: attention. Metal's kernels are in
+// metal_kernel.c.
 
 #include "shaped.h"
 

@@ -3,8 +3,8 @@
 
 #include "shaped.h"
 
-// An order as the op takes it: a text, of a number what Python prints. A new reference; NULL and an
-// exception.
+// Returns an order in the op's form: a text; of a number, its repr in Python. A new reference, or NULL with
+// an exception.
 static PyObject *order_text(PyObject *order) {
     if (PyUnicode_Check(order))
         return Py_NewRef(order);

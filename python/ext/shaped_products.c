@@ -34,7 +34,7 @@ static PyObject *einsum(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObje
                : NULL;
 }
 
-// "1,2" up to a blank or the end, as (1, 2); *at moves behind it.
+// Reads "1,2", up to a blank or the end, as (1, 2), and advances *at past it.
 static PyObject *read_step(const char **at) {
     PyObject *list = PyList_New(0);
     for (bool more = true; list && more;) {
@@ -51,7 +51,7 @@ static PyObject *read_step(const char **at) {
     return step;
 }
 
-// The path's first line as a list of tuples, and what follows it.
+// Returns the path's first line as a list of tuples, and the text after it.
 static PyObject *path_of(const char *text) {
     PyObject *steps = PyList_New(0);
     while (steps && *text && *text != '\n') {

@@ -1,6 +1,5 @@
 // stream.c - Stream, ThreadLocalStream and StreamContext, and the default streams. Streams belong to threads,
-// as in MLX: what a thread has of them is in the dictionary that Python keeps for it, which goes with the
-// thread.
+// as in MLX: those of a thread are in the dictionary that Python has for each thread, and are freed with it.
 
 #include <stdatomic.h>
 
@@ -10,14 +9,14 @@ struct stream {
     PyObject base;
     struct device device;
     int index;
-    int64_t owner;    // number of the thread; 0: any thread, each with its own
-    zl_stream stream; // NULL where owner is 0
+    int64_t owner;    // number of the thread; 0: any thread, each of which has a stream of its own
+    zl_stream stream; // NULL if owner is 0
 };
 
 static PyTypeObject stream_type, local_type;
 
-static _Atomic int streams, locals;      // made so far
-static _Atomic int64_t threads;          // that have had a number
+static _Atomic int streams, locals;      // number made so far
+static _Atomic int64_t threads;          // number of threads that have got a number
 static _Thread_local int64_t own_number; // 0: none yet, or its streams were cleared
 // the number of the default device when this thread's default stream was chosen
 static _Thread_local int followed;
@@ -49,21 +48,21 @@ static struct stream *make_own(struct device d, zl_stream stream) {
 
 static const char table_name[] = "zellige.core.streams";
 
-// The streams of this thread by key, borrowed: defaults by device, and those of streams for any thread by
-// object.
+// Returns this thread's streams by key, borrowed: default streams by device, and its own streams for streams
+// of any thread by object.
 static PyObject *own_table(void) {
-    PyObject *all = PyThreadState_GetDict(); // NULL without an exception if there is no memory for it
+    PyObject *all = PyThreadState_GetDict(); // NULL without an exception if memory runs out
     PyObject *table = all ? PyDict_GetItemString(all, table_name) : PyErr_NoMemory();
     if (table || !all)
         return table;
     table = PyDict_New();
     if (!table || PyDict_SetItemString(all, table_name, table))
         Py_CLEAR(table);
-    Py_XDECREF(table); // all holds it
+    Py_XDECREF(table); // `all` holds a reference
     return table;
 }
 
-// Takes over the reference to s.
+// Stores s, and takes over the reference to it.
 static struct stream *remember(PyObject *table, PyObject *key, struct stream *s) {
     if (s && PyDict_SetItem(table, key, (PyObject *)s))
         Py_CLEAR(s);
@@ -78,7 +77,7 @@ static PyObject *device_key(struct device d) {
     return PyLong_FromLong((long)d.unit * DEVICE_TYPES + (long)d.type);
 }
 
-// A new reference, as are those below.
+// Returns a new reference, as the functions below do.
 static struct stream *default_of(const char *function, struct device d) {
     char text[DEVICE_NAME];
     const char *name = device_name(function, d, text);
@@ -91,7 +90,7 @@ static struct stream *default_of(const char *function, struct device d) {
     return s;
 }
 
-// This thread's own stream for a stream that serves any thread.
+// Returns this thread's own stream for a stream of any thread.
 static struct stream *own_of(PyObject *shared) {
     struct device d = ((struct stream *)shared)->device;
     char text[DEVICE_NAME];
@@ -150,7 +149,7 @@ bool ext_stream_read(PyObject *o, zl_stream *out) {
     return s != NULL;
 }
 
-// The default device and its default stream on this thread.
+// Makes s this thread's default stream of its device and, if that is the default device, the stream of ops.
 static bool use(struct stream *s) {
     PyObject *table = own_table(), *key = table ? device_key(s->device) : NULL;
     bool ok = key && PyDict_SetItem(table, key, (PyObject *)s) == 0;
@@ -229,8 +228,8 @@ static PyTypeObject local_type = {
 
 struct context {
     PyObject base;
-    PyObject *target;     // what was given
-    struct stream *saved; // the default before; NULL: not entered
+    PyObject *target;     // the argument
+    struct stream *saved; // the previous default; NULL: not entered
 };
 
 static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -359,7 +358,7 @@ static PyObject *clear_streams(PyObject *module, PyObject *unused) {
     PyObject *table = own_table();
     if (!table)
         return NULL;
-    own_number = 0; // streams of the old number are not found any more
+    own_number = 0; // streams with the old number are not found any more
     PyDict_Clear(table);
     Py_RETURN_NONE;
 }

@@ -1,5 +1,5 @@
-// tile_kernel.c - zellige.core._tile: tile kernels as the front end in zellige.tile uses them. It gives text
-// and addresses; which objects have those is its affair.
+// tile_kernel.c - zellige.core._tile: tile kernels for the front end in zellige.tile. The front end passes
+// texts and addresses, and knows the objects that have them.
 
 #include "ext.h"
 
@@ -54,7 +54,7 @@ static PyObject *show(PyObject *self, PyObject *stage) {
     return result;
 }
 
-// cost({"n": 4, ...}): (operations, bytes of parameters) of a run.
+// cost({"n": 4, ...}): the operations of a run, and the bytes of its parameters.
 static PyObject *cost(PyObject *self, PyObject *sizes) {
     zl_kernel k = ((struct kernel *)self)->value;
     int64_t value[64] = {0};
@@ -103,7 +103,7 @@ static bool read_sizes(PyObject *o, int64_t *out, int *count, const char *what) 
     return list;
 }
 
-// (address, dtype, shape, strides in elements or None)
+// Reads (address, dtype, shape, strides in elements or None).
 static bool read_memory(PyObject *o, struct argument *a, zl_kernel_buffer *out) {
     PyObject *address, *shape, *strides;
     const char *dtype;
@@ -126,7 +126,7 @@ static bool read_memory(PyObject *o, struct argument *a, zl_kernel_buffer *out) 
            (strides == Py_None || read_sizes(strides, a->stride, &steps, "strides"));
 }
 
-// A number becomes a scalar of the parameter's dtype.
+// Reads a number as a scalar of the parameter's dtype.
 static bool read_number(PyObject *o, zl_dtype dtype, struct argument *a, zl_kernel_buffer *out) {
     zl_scope scope = ext_begin();
     zl_array x = ext_array_of(o), typed = x ? zl_astype(x, dtype) : NULL;
@@ -212,7 +212,7 @@ static PyObject *time_runs(PyObject *self, PyObject *args) {
 
 enum { ARRAYS_MOST = 64 };
 
-// Runs the kernel on arrays of zellige.core, where they are; numbers become scalars. Returns a tuple of new
+// Runs the kernel on arrays of zellige.core, on their device. Numbers become scalars. Returns a tuple of new
 // arrays.
 static PyObject *call(PyObject *self, PyObject *arguments) {
     zl_kernel k = ((struct kernel *)self)->value;

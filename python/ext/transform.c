@@ -1,4 +1,4 @@
-// transform.c - eval, vjp, jvp and depends, and the object that other transforms return.
+// transform.c - eval, vjp, jvp and depends, and the object that the other transforms return.
 
 #include "transform_func.h"
 
@@ -109,7 +109,8 @@ static PyObject *pair_of(PyObject *a, PyObject *b) {
     return pair;
 }
 
-// Runs the function, fills values, and gives what belongs to them: cotangents or tangents. A new reference.
+// Runs the function, fills `values`, and returns the gradients or the tangents of the results, a new
+// reference.
 typedef PyObject *flat_work(const struct flat_call *c, zl_fn f, zl_outputs *values);
 
 static PyObject *pull_back(const struct flat_call *c, zl_fn f, zl_outputs *values) {
@@ -136,7 +137,7 @@ static PyObject *push_forward(const struct flat_call *c, zl_fn f, zl_outputs *va
     return result;
 }
 
-// The values, and what belongs to them.
+// Returns the values and the gradients or tangents.
 static PyObject *run_flat(const struct flat_call *c, flat_work *work) {
     zl_outputs *values = zl_outputs_new();
     zl_scope scope = ext_begin();
@@ -255,7 +256,7 @@ static void free_wrapper(PyObject *self) {
     PyObject_GC_Del(self);
 }
 
-// Names, documentation and all else are those of the function.
+// Returns an attribute of the function: its name, documentation and all others.
 static PyObject *attribute(PyObject *self, PyObject *name) {
     PyObject *fun = ((struct wrapper *)self)->fun;
     return fun ? PyObject_GetAttr(fun, name) : PyObject_GenericGetAttr(self, name);

@@ -1,5 +1,5 @@
-// transform_func.h - what transform.c, grad_func.c, vmap_func.c, custom_func.c and compile_func.c share:
-// Python functions as the library's, and the objects that transforms return.
+// transform_func.h - shared by transform.c, grad_func.c, vmap_func.c, custom_func.c and compile_func.c:
+// Python functions as functions of the library, and the objects that transforms return.
 
 #ifndef TRANSFORM_FUNC_H
 #define TRANSFORM_FUNC_H
@@ -8,29 +8,29 @@
 
 // transform.c -----------------------------------------------------------------------------------------------
 
-// What grad, value_and_grad, vmap, checkpoint and compile return: it calls a function in another way, and has
-// the attributes of that function.
+// The result of grad, value_and_grad, vmap, checkpoint and compile: it calls a function in another way, and
+// has the attributes of that function.
 struct wrapper {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *(*call)(struct wrapper *w, PyObject *args, PyObject *kwargs); // a tuple; a dict or NULL
     PyObject *fun;
-    PyObject *first, *second; // more objects of this kind: argnums and argnames, in_axes and out_axes, ...
+    PyObject *first, *second; // depend on the transform: argnums and argnames, in_axes and out_axes, ...
     const char *tag;          // "[grad]": errors begin with it
-    PyObject *third;          // of compile: a dict, what the function returned by the tags of its results
-    int64_t tags;             // given so far
+    PyObject *third;          // of compile: a dict from tags of results to trees of results
+    int64_t tags;             // the number of tags so far
     zl_compiled compiled;     // owned, or NULL
     PyObject *weak;
 };
-// Takes no references over. NULL and a TypeError unless fun can be called.
+// Returns a new wrapper, which retains the objects. Returns NULL with a TypeError unless fun is callable.
 PyObject *wrapper_new(const char *tag, PyObject *(*call)(struct wrapper *, PyObject *, PyObject *),
                       PyObject *fun, PyObject *first, PyObject *second);
 
-// Gives all arrays of a tree.
+// Passes all arrays of a tree to zl_give.
 bool give_all(const struct tree_arrays *a, zl_outputs *out);
-// New arrays of the results, in a list.
+// Returns new arrays of the results, in a list.
 PyObject *wrap_outputs(const zl_outputs *outputs);
-// The results as plain memory (PyMem_Free it); NULL and an exception when there is none.
+// Returns the results in memory that PyMem_Free frees, or NULL with an exception.
 const zl_array *outputs_array(const zl_outputs *outputs);
 
 // grad_func.c, vmap_func.c, custom_func.c, compile_func.c ---------------------------------------------------

@@ -1,7 +1,7 @@
-// tree.c - trees of dicts, lists and tuples, whose leaves are arrays or anything else: visited, mapped,
+// tree.c - trees of dicts, lists and tuples, whose leaves are arrays or other objects: visited, mapped,
 // changed in place.
 //
-// Subclasses count as what they derive from. None, dataclasses and other objects are leaves, as in MLX.
+// Subclasses count as their base class. None, dataclasses and other objects are leaves, as in MLX.
 
 #include "tree.h"
 
@@ -20,7 +20,7 @@ static bool is_state(PyObject *o) {
 struct visiting {
     bool (*visit)(PyObject *leaf, void *context);
     void *context;
-    bool skips_state; // random.state, whose array is there only while it is visited
+    bool skips_state; // skips random.state, whose array exists only while it is visited
 };
 
 static bool visit_any(PyObject *tree, const struct visiting *v);
@@ -92,7 +92,7 @@ static bool pair_sequence(PyObject *tree, PyObject *prefix, const struct pair_vi
                    PySequence_Fast_GET_SIZE(prefix) != PySequence_Fast_GET_SIZE(tree)))
         return refuse_prefix();
     PyObject *items = PySequence_Tuple(tree),
-             *others = PySequence_Tuple(deeper ? prefix : tree); // which none can change
+             *others = PySequence_Tuple(deeper ? prefix : tree); // tuples, which no code can change
     bool ok = items && others;
     for (Py_ssize_t i = 0; ok && i < PyTuple_GET_SIZE(items) && i < PyTuple_GET_SIZE(others); i++)
         ok = pair_any(PyTuple_GET_ITEM(items, i), deeper ? PyTuple_GET_ITEM(others, i) : prefix, v);
@@ -135,7 +135,7 @@ bool tree_visit_pair(PyObject *tree, PyObject *prefix,
 
 // Mapping ---------------------------------------------------------------------------------------------------
 
-// A leaf to what takes its place: a new reference.
+// Returns the replacement of a leaf, a new reference.
 typedef PyObject *mapper(PyObject *leaf, void *context);
 
 static PyObject *map_any(PyObject *tree, mapper *map, void *context);
@@ -158,7 +158,7 @@ static PyObject *map_sequence(PyObject *tree, mapper *map, void *context) {
     return list;
 }
 
-// A tuple of the given type, from a list that is given up.
+// Returns a tuple of the given type with the items of a list, which it releases.
 static PyObject *tuple_like(PyTypeObject *type, PyObject *list) {
     PyObject *tuple = list ? PyList_AsTuple(list) : NULL;
     Py_XDECREF(list);
@@ -321,7 +321,7 @@ int ext_tree_arrays(PyObject *tree, PyObject ***cells) {
     struct gather g = {&a, false};
     bool ok = visit_any(tree, &(struct visiting){add_leaf, &g, true});
     int count = ok ? a.count : -1;
-    for (int i = 0; i < a.count; i++) { // the tree keeps them
+    for (int i = 0; i < a.count; i++) { // the tree keeps them alive
         zl_release(a.value[i]);
         Py_DECREF(a.cell[i]);
     }

@@ -1,12 +1,12 @@
-// vmap_func.c - what vmap returns: functions of trees, applied along axes of their arrays.
+// vmap_func.c - the result of vmap: a function of trees, applied along axes of their arrays.
 
 #include "transform_func.h"
 
-// Axes of the arrays of a tree, one each; -1 for None.
+// One axis per array of a tree; -1 for None.
 struct axes {
     int *axis;
     int count, cap;
-    bool of_results; // which have the axis besides their own
+    bool of_results; // of results, which have this axis in addition to their own
     bool saw_tuple;
 };
 
@@ -44,7 +44,7 @@ static bool refuse_kind(void) {
     return false;
 }
 
-// The axis of one array: a number, None, or a tuple of one of them.
+// Reads the axis of one array: a number, None, or a tuple with one of these.
 static bool read_axis(PyObject *leaf, PyObject *axis, void *context) {
     struct axes *a = context;
     if (!ext_is_array(leaf)) {
@@ -87,7 +87,7 @@ static bool call_function(void *data, int count, const zl_array *in, zl_outputs 
     return ok;
 }
 
-// The library puts the axis first.
+// Moves the mapped axis, which the library puts first, to its place in each result.
 static PyObject *place_results(const struct vmap_call *c, const zl_outputs *out) {
     int count = zl_outputs_count(out), next = 0;
     zl_array *moved = PyMem_New(zl_array, count + 1);

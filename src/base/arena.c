@@ -12,7 +12,7 @@ struct arena_block {
     _Alignas(ALIGN) char data[];
 };
 
-// Blocks double, so that n bytes take O(log n) allocations. They come zeroed and are never used twice.
+// Block sizes double, so that n bytes take O(log n) allocations. Blocks are zeroed and never reused.
 static bool add_block(struct arena *arena, size_t bytes) {
     size_t usual = FIRST_BYTES - sizeof(struct arena_block);
     if (arena->block)

@@ -1,6 +1,7 @@
-// base.h - what every stage may use: errors, memory, arenas, slabs, maps, text, threads, libraries, settings.
+// base.h - the basics that every stage may use: errors, memory, arenas, slabs, maps, text, files, threads,
+// libraries, settings.
 //
-// Nothing here knows of arrays or kernels. One section per file; the section is that file's contract.
+// Nothing here depends on arrays or kernels. There is one section per file, which is that file's contract.
 
 #ifndef BASE_H
 #define BASE_H
@@ -18,7 +19,7 @@
 #define MAX_OF(a, b) ((a) > (b) ? (a) : (b))
 #define LIKELY(x)    __builtin_expect(!!(x), 1)
 #define UNLIKELY(x)  __builtin_expect(!!(x), 0)
-#define HOT          __attribute__((flatten)) // all that it calls in its file becomes part of it
+#define HOT          __attribute__((flatten)) // inlines all functions of its file that it calls
 
 // error.c ---------------------------------------------------------------------------------------------------
 
@@ -45,9 +46,9 @@ void  error_put(zl_error_kind kind, const char *message);
 
 // memory.c --------------------------------------------------------------------------------------------------
 
-// Return memory, as malloc does; zeroed memory, as calloc does; resized memory, as realloc does. Memory of 0
-// bytes has an address too. They return NULL, with ZL_ERROR_MEMORY, if memory runs out or memory_fail_at says
-// so.
+// Return memory, as malloc does; zeroed memory, as calloc does; resized memory, as realloc does. 0 bytes get
+// an address too. They return NULL, with ZL_ERROR_MEMORY, if memory runs out or memory_fail_at makes them
+// fail.
 void *memory_alloc(size_t bytes);
 void *memory_zero(size_t bytes);
 void *memory_resize(void *old, size_t bytes);
@@ -89,7 +90,7 @@ void  arena_free(struct arena *arena);
 // slab.c ----------------------------------------------------------------------------------------------------
 
 // Small objects of up to SLAB_LARGEST bytes come from per-thread slabs, without a lock: allocating and
-// freeing take some 5 ns each. An object freed by another thread goes back through an atomic list of its
+// freeing take some 5 ns each. An object that another thread frees goes back through an atomic list of its
 // owner. A thread that ends leaves its slabs to the next thread that starts. Larger sizes go to memory_alloc.
 enum { SLAB_LARGEST = 1024 };
 // Returns memory aligned to 16 bytes, not zeroed, or NULL and an error.
@@ -143,8 +144,8 @@ void text_add_list(struct text *text, const char *format, va_list list);
 void text_bytes(struct text *text, const char *data, int len);
 // Appends the value as a JSON string, quoted and escaped; NULL as null.
 void text_json(struct text *text, const char *value);
-// Returns how many bytes the UTF-8 character at `at` has; 1 if there is no whole one. Messages quote it as
-// one.
+// Returns how many bytes the UTF-8 character at `at` has, or 1 if it is not complete. Messages quote such a
+// character as a whole.
 int text_character(const char *at);
 // Returns the string, which the caller frees with memory_free, or NULL if the text failed. The text is empty
 // afterwards.
@@ -175,7 +176,7 @@ bool  file_write_parts(const char *path, const struct file_part *part, int count
 // names the path, if it fails.
 struct file_out {
     const char *path;   // must live until file_end
-    struct text place;  // where path leads to
+    struct text place;  // the file to replace, after symbolic links
     struct text beside; // the name of the temporary file
     int file;
     bool failed;
@@ -188,9 +189,9 @@ bool file_put(struct file_out *out, const void *data, size_t bytes);
 // whether the file has been replaced.
 bool file_end(struct file_out *out, bool keep);
 
-// Returns a file's bytes as memory that is read when it is touched, or NULL, without an error, if the file
-// cannot be mapped or has fewer than `least` bytes. If the file is truncated while it is mapped, reading the
-// lost part ends the process with SIGBUS.
+// Maps a file into memory, so that its bytes are read when they are touched. Returns NULL, without an error,
+// if the file cannot be mapped or has fewer than `least` bytes. If the file is truncated while it is mapped,
+// reading the lost part ends the process with SIGBUS.
 const char *file_map(const char *path, size_t least, size_t *bytes);
 // Removes the mapping of those bytes.
 void file_unmap(const char *data, size_t bytes);
@@ -225,21 +226,21 @@ void pool_wake(atomic_uint *word, int count);
 // Returns the number of CPUs that affinity and the quotas of cgroups, rounded up, leave to this process
 // (cpus.c).
 int pool_allowed_cpus(void);
-// Returns the CPU that the calling thread runs on, or -1 if it is unknown.
+// Returns the CPU on which the calling thread runs, or -1 if it is unknown.
 int pool_this_cpu(void);
 // Moves the calling thread, a worker, off that CPU if it runs there, at most once per 10 ms.
 void pool_avoid_cpu(int cpu);
 
 // A lock of one word. Taking it takes some 5 ns if no other thread wants it; otherwise the thread sleeps.
-// Zero-initialised locks are open. In a child of fork(), a lock that was held by a thread which the child
-// does not have is taken over; what it guards is consistent only if the lock was given to fork_guard.
+// Zero-initialised locks are open. In a child of fork(), a lock held by a thread that the child does not have
+// is taken over; the data that it guards is consistent only if the lock was given to fork_guard.
 struct lock {
     // 0: open; else the era in which it was taken, and in the lowest bits LOCK_TAKEN, or LOCK_WANTED if a
-    // thread sleeps
+    // thread sleeps until it is open
     atomic_uint word;
 };
 enum { LOCK_TAKEN = 1, LOCK_WANTED = 2, LOCK_BITS = 2 };
-extern atomic_uint fork_era; // how many forks made this process; fork.c
+extern atomic_uint fork_era; // how many forks led to this process; fork.c
 // Takes a lock that lock_try did not get, and sleeps until then.
 void lock_wait(struct lock *lock);
 static inline bool lock_try(struct lock *lock) {
@@ -257,9 +258,9 @@ static inline void lock_give(struct lock *lock) {
         pool_wake(&lock->word, 1);
 }
 
-// Adds to a word atomically, without returning its value. Where compilers check at run time whether the CPU
-// has atomic additions, they never use the instruction without a result, which the CPU does not wait for: it
-// saves 2 ns of the 45 of a view (Neoverse-V1, 2026-11).
+// Adds to a word atomically, without returning its value. Compilers that check at run time whether the CPU
+// has atomic additions never use the instruction without a result, for which the CPU does not wait: it saves
+// 2 ns of the 45 ns of a view (Neoverse-V1, 2026-11).
 static inline void word_add(atomic_ulong *word, unsigned long by) {
 #if defined(__aarch64__) && !defined(__ARM_FEATURE_ATOMICS) && !defined(__SANITIZE_THREAD__)
     extern __attribute__((weak, visibility("hidden"))) bool __aarch64_have_lse_atomics; // the compiler's own
@@ -271,13 +272,14 @@ static inline void word_add(atomic_ulong *word, unsigned long by) {
     atomic_fetch_add_explicit(word, by, memory_order_relaxed);
 }
 
-// Registers a lock that a thread which forks holds meanwhile, so that what it guards is consistent in the
-// child (fork.c). Locks are registered only while the library is loaded: ZL_AT_LOAD { fork_guard(&lock); }
+// Registers a lock that is held during a fork by the thread that forks, so that the data it guards is
+// consistent in the child (fork.c). Locks are registered only while the library is loaded: ZL_AT_LOAD {
+// fork_guard(&lock); }
 void fork_guard(struct lock *lock);
-// Registers a function that is called in the child, when all such locks are open again; at load time too.
+// Registers a function that is called in the child once all such locks are open; also only at load time.
 void fork_call(void (*in_the_child)(void));
-// Returns whether a device that was opened in that era can be used; false, with an error, if the process has
-// forked since, because drivers work only in the process that opened them.
+// Returns whether a device that was opened in that era can be used. Returns false, with an error, if the
+// process has forked since, because drivers work only in the process that opened them.
 bool fork_spares(const char *device, unsigned era);
 #define ZL_AT_LOAD __attribute__((constructor)) static void at_load(void)
 
@@ -287,10 +289,10 @@ bool base_thread_at_exit(void (*fn)(void *data), void *data);
 
 // library.c -------------------------------------------------------------------------------------------------
 
-// Opens the first of the names (NULL-terminated) that it can, which is never closed. Returns NULL, without an
-// error, if it can open none.
+// Opens the first of the names (NULL-terminated) that can be opened; it is never closed. Returns NULL,
+// without an error, if none can be.
 void *library_open(const char *const *names);
-// Returns whether this process has loaded one of the names; opens none.
+// Returns whether this process has loaded one of the names; loads none.
 bool library_is_loaded(const char *const *names);
 struct library_symbol { const char *name; void **address; };
 // Sets the addresses of the symbols. Returns false if one is missing, and sets *missing to the first such
@@ -301,18 +303,18 @@ bool library_bind(void *library, const struct library_symbol *symbols, int count
 
 enum process_end { PROCESS_DONE, PROCESS_FAILED, PROCESS_NOT_STARTED };
 // Runs a program, which is looked up in PATH, with the words of a NULL-terminated list, and appends the first
-// 4 KB of its output. It is killed after 60 s. Returns PROCESS_FAILED with an error, which has the program's
-// output, or PROCESS_NOT_STARTED without one, but with *reason set to an errno.
+// 4 KB of its output to `output`. It is killed after 60 s. Returns PROCESS_FAILED, with an error that
+// contains the output, or PROCESS_NOT_STARTED, without an error, but with *reason set to an errno.
 enum process_end process_run(char *const *word, struct text *output, int *reason);
-// Writes a source to a file of a new folder, calls `run` to compile it to another file there, and appends the
-// contents of that to code. Removes the folder. Returns false, with an error, which may begin with `who`, if
-// that fails.
+// Writes a source to a file in a new folder, calls `run` to compile it to another file there, and appends the
+// contents of that file to `code`. Removes the folder. Returns false, with an error, which may begin with
+// `who`, if that fails.
 bool process_compile(const char *who, const struct text *source, const char *file, const char *result,
                      bool (*run)(const char *from, const char *to), struct text *code);
 
 // setting.c -------------------------------------------------------------------------------------------------
 
-// Every environment variable the library reads is a row of settings.def; nothing else calls getenv.
+// Every environment variable that the library reads is a row of settings.def; nothing else calls getenv.
 enum setting {
 #define SETTING(NAME, fallback, doc) SETTING_##NAME,
 #include "base/settings.def"
@@ -335,7 +337,7 @@ const struct setting_row { const char *name, *fallback, *doc; } *setting_rows(in
 
 // log.c -----------------------------------------------------------------------------------------------------
 
-// Prints a line with the log callback, or to stderr, if the level is within ZL_LOG. Otherwise it is cheap.
+// Sends a line to the log callback, or to stderr, if the level is within ZL_LOG. Otherwise it costs little.
 void log_line(zl_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // half.c ----------------------------------------------------------------------------------------------------
@@ -363,8 +365,9 @@ uint16_t bfloat_from_float(float x);
 // Returns the time of a monotonic clock in nanoseconds.
 int64_t clock_ns(void);
 
-// Reads a counter of constant rate, in a unit of the machine's, which costs a fraction of clock_ns(). Where
-// there is none, or where it may stop or change its rate, clock_has_ticks is false and this is clock_ns().
+// Reads a counter of constant rate, in a unit of the machine, which costs a fraction of clock_ns(). On a
+// machine without one, or where it may stop or change its rate, clock_has_ticks is false and this is
+// clock_ns().
 extern bool clock_has_ticks;
 static inline int64_t clock_ticks(void) {
 #if defined(__aarch64__)

@@ -1,4 +1,4 @@
-// clock.c - time that only goes forward.
+// clock.c - a monotonic clock.
 
 #include "base/base.h"
 

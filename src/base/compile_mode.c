@@ -1,4 +1,4 @@
-// compile_mode.c - how far this process compiles functions and fuses calls: set by ZL_COMPILE or by the
+// compile_mode.c - how far this process compiles functions and fuses calls, set by ZL_COMPILE or by the
 // program.
 
 #include "base/base.h"
@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char *const mode_names[] = {"disabled", "no_simplify", "no_fuse", "enabled"};
-static atomic_int mode = -1; // -1: as ZL_COMPILE says
+static atomic_int mode = -1; // -1: the mode of ZL_COMPILE, not read yet
 
 static int mode_from_setting(void) {
     for (int i = 0; i < (int)COUNT(mode_names); i++)

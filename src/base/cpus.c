@@ -12,7 +12,7 @@
 
 static int affinity(void) {
 #ifdef __linux__
-    cpu_set_t set; // of 1024 CPUs: on a larger machine the call fails and all that are online count
+    cpu_set_t set; // for 1024 CPUs; on a larger machine the call fails, and all online CPUs count
     if (sched_getaffinity(0, sizeof set, &set) == 0)
         return CPU_COUNT(&set);
 #endif
@@ -21,7 +21,7 @@ static int affinity(void) {
 
 #ifdef __linux__
 
-// Not file_read: a file that is missing is no error here.
+// Does not use file_read, since a missing file is no error here.
 static bool read_small(const char *path, char *data, size_t cap) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
@@ -42,7 +42,7 @@ static double quota_v2(const char *folder) {
     char text[64];
     double quota, period;
     if (!read_file_of(folder, "cpu.max", text, sizeof text) || sscanf(text, "%lf %lf", &quota, &period) != 2)
-        return POOL_LARGEST; // "max" does not scan
+        return POOL_LARGEST; // "max" does not scan as a number
     return quota > 0 && period > 0 ? quota / period : POOL_LARGEST;
 }
 
@@ -55,8 +55,8 @@ static double quota_v1(const char *folder) {
     return quota > 0 && period > 0 ? quota / period : POOL_LARGEST; // -1: no limit
 }
 
-// The least of a group and those above it. In a container the group's path may not exist under its root; the
-// folders of it that do not are skipped.
+// Returns the least quota of a group and the groups above it. In a container the group's path may not exist
+// under its root; folders that do not exist are skipped.
 static double least_quota(const char *root, const char *group, double (*quota)(const char *folder)) {
     char folder[2048];
     int top = (int)strlen(root), len = snprintf(folder, sizeof folder, "%s%s", root, group);
@@ -81,7 +81,7 @@ static bool has_word(const char *list, const char *word) {
     return false;
 }
 
-// line is "id:controllers:/path"; version 2 has the id 0 and no controllers.
+// `line` is "id:controllers:/path"; version 2 has the id 0 and no controllers.
 static double quota_of_line(char *line) {
     char *controllers = strchr(line, ':');
     char *group = controllers ? strchr(controllers + 1, ':') : NULL;
@@ -123,7 +123,7 @@ int pool_this_cpu(void) {
 }
 
 #ifdef __linux__
-static cpu_set_t allowed; // of the process, before a worker left one
+static cpu_set_t allowed; // of the process, before a worker was moved off a CPU
 
 static void find_allowed(void) {
     if (sched_getaffinity(getpid(), sizeof allowed, &allowed) != 0)
@@ -131,9 +131,10 @@ static void find_allowed(void) {
 }
 #endif
 
-// On some virtual machines the kernel wakes a worker on the CPU of the busy thread that woke it, with others
-// idle, and the worker starts when that thread is done: 97 % of jobs after 3 ms of rest (Linux 6.18, 2 cores
-// of a Graviton 3, 2026-11). Once in 10 ms is enough: callers on two CPUs shall not send it to and fro.
+// On some virtual machines the kernel wakes a worker on the CPU of the busy thread that woke it, although
+// others are idle, and the worker starts only when that thread is done: 97 % of jobs after 3 ms of rest
+// (Linux 6.18, 2 cores of a Graviton 3, 2026-11). A worker moves at most once per 10 ms, so that callers on
+// two CPUs do not send it back and forth.
 void pool_avoid_cpu(int cpu) {
 #ifdef __linux__
     static pthread_once_t once = PTHREAD_ONCE_INIT;

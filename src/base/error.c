@@ -12,7 +12,7 @@
 static _Thread_local struct {
     zl_error_kind kind;
     bool freed_at_exit;
-    char *longer; // the message, when text cannot hold it
+    char *longer; // the message, if `text` is too small for it
     char text[112];
 } first;
 
@@ -71,7 +71,7 @@ void *error_set(zl_error_kind kind, const char *format, ...) {
     return NULL;
 }
 
-// As "zl_take: ..." does.
+// Returns whether a message begins with a public function's name, as "zl_take: ..." does.
 static bool names_function(const char *message) {
     size_t word = strspn(message, "abcdefghijklmnopqrstuvwxyz0123456789_");
     return !strncmp(message, "zl_", 3) && message[word] == ':';

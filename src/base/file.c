@@ -30,12 +30,12 @@ static void *too_much(const char *path, size_t most) {
                      most);
 }
 
-// Reads to the end whatever the size was said to be: files under /proc say 0, and others may grow.
+// Reads to the end regardless of the reported size: files under /proc report 0, and others may grow.
 static char *read_all(int file, const char *path, size_t most, size_t *bytes) {
     size_t hint = size_hint(file), len = 0;
     if (hint > most)
         return too_much(path, most);
-    size_t cap = hint + 2; // one byte to find the end in the first try, one for the NUL
+    size_t cap = hint + 2; // one byte to find the end at the first try, one for the NUL
     char *data = memory_alloc(cap);
     while (data) {
         ssize_t got = read_some(file, data + len, cap - 1 - len);
@@ -97,7 +97,7 @@ static bool write_all(int file, const char *data, size_t bytes) {
 enum {
     MOST_LINKS = 40,
     NAME_KEPT = 200
-}; // as many as the kernel follows; bytes of a name, of the 255 that are possible
+}; // links that the kernel follows; bytes kept of a name, of the 255 that are possible
 
 static bool cannot_write(const char *path) {
     return error_false(ZL_ERROR_IO, "cannot write %s: %m", path);
@@ -109,15 +109,15 @@ static int folder_of(const char *path) {
     return slash ? (int)(slash + 1 - path) : 0;
 }
 
-// Writes where a path leads to, however many symbolic links are on the way. The last one may lead to nothing:
-// what it names is the place then, as it is for open().
+// Appends the path that symbolic links lead to. The last link may lead to nothing; then the file is created
+// at the place that it names, as open() would do.
 static bool follow_links(const char *path, struct text *place) {
     char target[PATH_MAX];
     text_add(place, "%s", path);
     for (int links = 0; !place->failed; links++) {
         ssize_t bytes = readlink(place->data, target, sizeof target);
         if (bytes < 0)
-            return true; // it is no link, or there is nothing: whoever opens it says what is wrong with it
+            return true; // not a link, or it does not exist: opening it reports what is wrong
         if (links == MOST_LINKS || bytes == (ssize_t)sizeof target) {
             errno = links == MOST_LINKS ? ELOOP : ENAMETOOLONG;
             return cannot_write(path);
@@ -135,8 +135,8 @@ static const char *kind_of(mode_t mode) {
                             : "a device";
 }
 
-// Finds out whether there is a file already, and refuses one that may not be written. stat() comes before the
-// links are read: it refuses links that somebody else laid into a folder that all may write, such as /tmp.
+// Sets *is_new if there is no file yet, and refuses one that may not be written. stat() comes before the
+// links are read, since it refuses links that other users made in a folder that all may write, such as /tmp.
 static bool look_at(const char *path, struct stat *old, bool *is_new) {
     *is_new = stat(path, old) != 0;
     if (*is_new)
@@ -165,8 +165,8 @@ static int open_beside(const char *place, struct text *name, mode_t mode) {
     return -1;
 }
 
-// Gives a new file the owner and the mode of the one that it replaces, as far as that is permitted. Where the
-// group is another one, it may do no more than everybody may.
+// Gives a new file the owner and the mode of the file that it replaces, as far as that is permitted. If the
+// group differs, the group's rights are reduced to those of all users.
 static void keep_access(int file, const struct stat *old) {
     struct stat now;
     mode_t mode = old->st_mode & 07777;
@@ -178,7 +178,7 @@ static void keep_access(int file, const struct stat *old) {
         mode &= 01777;
     if (now.st_gid != old->st_gid)
         mode &= ~(mode_t)070 | (mode & 07) << 3;
-    (void)!fchmod(file, mode); // file systems without modes refuse it
+    (void)!fchmod(file, mode); // file systems without modes refuse this
 }
 
 bool file_begin(struct file_out *out, const char *path) {
@@ -230,7 +230,7 @@ bool file_write(const char *path, const void *data, size_t bytes) {
     return file_write_parts(path, &(struct file_part){data, bytes}, 1);
 }
 
-// Only what has a size can be mapped.
+// Maps regular files only, since only these have a size.
 const char *file_map(const char *path, size_t least, size_t *bytes) {
     struct stat stat;
     int file = open(path, O_RDONLY | O_CLOEXEC);

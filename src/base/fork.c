@@ -1,12 +1,12 @@
 // fork.c - keeps the library usable in a child of fork(), which has one thread and a copy of all memory.
 //
-// Around a fork the thread that forks holds every guarded lock, so that what they guard is whole in the
-// child. It takes all or none, again and again: no order among them has to be kept. A lock that stays taken,
-// by this thread itself or by one that waits for something that this thread holds, is given up after a while,
-// and the fork goes on without.
+// During a fork, the thread that forks holds every guarded lock, so that the data they guard is consistent in
+// the child. It takes all locks or none, repeatedly, so that they need no order. If a lock stays taken, by
+// this thread itself or by one that waits for something that this thread holds, it gives up after
+// PATIENCE_NS, and the fork goes on without the locks.
 //
-// Other locks may be taken in the child by threads that are not there. They say in which era they were taken,
-// and each fork begins another one in the child: lock_wait takes over what belongs to an earlier one.
+// Other locks may be held in the child by threads that do not exist there. Locks contain the era in which
+// they were taken, and each fork begins a new era in the child: lock_wait takes over locks of an earlier era.
 
 #include "base/base.h"
 
@@ -60,7 +60,7 @@ static void watch(void) {
         pthread_atfork(before, in_parent, in_child);
 }
 
-// Needs no lock: registrations are made by one thread, while the library is loaded.
+// Needs no lock, since a single thread makes all registrations while the library is loaded.
 void fork_guard(struct lock *lock) {
     watch();
     if (guards < GUARDED_MOST)

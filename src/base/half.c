@@ -1,4 +1,4 @@
-// half.c - 16-bit floats as float, and back: the one definition.
+// half.c - conversions between 16-bit floats and f32; nothing else defines them.
 
 #include "base/base.h"
 

@@ -1,9 +1,9 @@
 // hash.c - a fast hash for keys in memory, and SHA-256 for names of files.
 //
-// hash_bytes multiplies 8 bytes by 8 bytes to 16 and folds the halves, two independent chains for long keys.
+// hash_bytes multiplies 8 bytes by 8 bytes to 16 and XORs the halves; long keys use two independent chains.
 // Its values may differ between machines of different byte order and must not be stored. The seed is part of
-// every factor: who does not know it cannot find keys that make a product 0, and thereby keys of one and the
-// same hash.
+// every factor, so that without it nobody can choose keys that make a product 0 and thereby have the same
+// hash.
 
 #include "base/base.h"
 
@@ -12,7 +12,7 @@
 
 __extension__ typedef unsigned __int128 wide;
 
-// Odd, about half of their bits set, otherwise arbitrary: the fractions of sqrt 2, sqrt 3 and sqrt 5.
+// odd numbers with about half of their bits set: the fractions of sqrt 2, sqrt 3 and sqrt 5
 static const uint64_t salt[] = {0x6a09e667f3bcc909, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b};
 
 static uint64_t mix(uint64_t a, uint64_t b) {
@@ -64,7 +64,7 @@ uint64_t hash_secret(void) {
     unsigned long long known = atomic_load_explicit(&secret, memory_order_relaxed), fresh;
     if (known)
         return known;
-    if (getrandom(&fresh, sizeof fresh, GRND_NONBLOCK) != sizeof fresh) // early during boot
+    if (getrandom(&fresh, sizeof fresh, GRND_NONBLOCK) != sizeof fresh) // getrandom fails early during boot
         fresh = mix((uint64_t)clock_ns() ^ salt[2], (uintptr_t)&known ^ salt[0]);
     fresh |= 1;
     return atomic_compare_exchange_strong(&secret, &known, fresh) ? fresh : known;
@@ -118,7 +118,7 @@ static void digest_block(uint32_t state[8], const unsigned char *block) {
         state[i] += end[i];
 }
 
-// The last bytes, a 1 bit, zeros, and the length in bits: one block or two.
+// Processes the last bytes, a 1 bit, zeros, and the length in bits: one block or two.
 static void digest_end(uint32_t state[8], const unsigned char *rest, size_t count, uint64_t bytes) {
     unsigned char block[128] = {0};
     size_t used = count < 56 ? 64 : 128;

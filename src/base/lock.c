@@ -1,4 +1,4 @@
-// lock.c - the slow side of struct lock.
+// lock.c - the slow path of struct lock.
 
 #include "base/base.h"
 

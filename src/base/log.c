@@ -1,4 +1,4 @@
-// log.c - lines for whoever runs the program: to its callback, or to stderr.
+// log.c - sends lines for the user to the program's callback, or to stderr.
 
 #include "base/base.h"
 
@@ -8,12 +8,12 @@
 struct sink {
     void (*callback)(zl_log_level level, const char *line, void *context);
     void *context;
-    struct sink *older; // kept: another thread may be calling it right now
+    struct sink *older; // kept, since another thread may be calling it
 };
 
 static const char *const level_names[] = {"none", "error", "warn", "info", "debug"};
 
-static atomic_int level_now = -1; // -1: ZL_LOG was not read yet
+static atomic_int level_now = -1; // -1: ZL_LOG is not read yet
 static _Atomic(struct sink *) sink_now;
 
 static int level_of_setting(void) {
@@ -28,7 +28,7 @@ static int current_level(void) {
     int level = atomic_load_explicit(&level_now, memory_order_relaxed);
     if (UNLIKELY(level < 0)) {
         int set = level_of_setting(), first = set < 0 ? ZL_LOG_WARN : set;
-        if (atomic_compare_exchange_strong(&level_now, &level, first)) // else zl_set_log_level was quicker
+        if (atomic_compare_exchange_strong(&level_now, &level, first)) // else zl_set_log_level was faster
             level = first;
         if (set < 0)
             setting_refuse(SETTING_LOG, "none, error, warn, info or debug");
@@ -53,7 +53,7 @@ void zl_set_log(void (*callback)(zl_log_level level, const char *line, void *con
 void log_line(zl_log_level level, const char *format, ...) {
     if ((int)level > current_level() || level <= ZL_LOG_NONE || level > ZL_LOG_DEBUG)
         return;
-    char line[4096]; // longer ones are cut: no allocation, so that a lack of memory can be logged
+    char line[4096]; // longer lines are cut: without an allocation, a lack of memory can be logged
     va_list list;
     va_start(list, format);
     vsnprintf(line, sizeof line, format, list);

@@ -16,7 +16,7 @@ static bool is_key(const struct map_entry *entry, uint64_t hash, const void *key
     return entry->hash == hash && entry->bytes == bytes && (!bytes || !memcmp(entry->key, key, bytes));
 }
 
-// The entry that holds the key, or the vacant one where it belongs. There is always a vacant one.
+// Returns the entry that holds the key, or the vacant entry where it belongs. There is always a vacant one.
 static struct map_entry *find(const struct map *map, uint64_t hash, const void *key, size_t bytes) {
     size_t mask = (size_t)map->cap - 1, at = hash & mask;
     while (map->entry[at].value && !is_key(&map->entry[at], hash, key, bytes))
@@ -45,7 +45,7 @@ static bool make_room(struct map *map) {
     return true;
 }
 
-// Moves later entries of the run back into the hole, where their search would now stop too early.
+// Removes an entry, and moves later entries of its run into the hole, since their search would stop there.
 static void remove_entry(struct map *map, struct map_entry *entry) {
     size_t mask = (size_t)map->cap - 1, hole = (size_t)(entry - map->entry);
     memory_free(entry->key);

@@ -13,7 +13,7 @@ enum {
     MAP_BYTES = 64 << 10, // a multiple of every page size in use: 4, 16 and 64 KiB
 };
 
-static atomic_long fail_at; // 0: neither fail nor count, so that threads share no written line
+static atomic_long fail_at; // 0: neither fail nor count, so that threads share no written cache line
 static atomic_long allocations;
 
 void memory_fail_at(long at) {
@@ -66,8 +66,8 @@ static size_t round_up(size_t bytes, size_t unit) {
     return (bytes + unit - 1) / unit * unit;
 }
 
-// Maps more than is needed and gives back both ends: only a block that starts on a huge page's boundary gets
-// one.
+// Maps more than needed and unmaps both ends: only a block that starts at a multiple of the huge page size
+// gets huge pages.
 static void *map_huge(size_t bytes) {
     if (bytes > SIZE_MAX / 2)
         return NULL;
@@ -112,7 +112,7 @@ bool memory_grow(void *items_pointer, int *cap, int need, size_t size) {
     size_t bytes;
     if (__builtin_mul_overflow((size_t)wider, size, &bytes))
         return error_false(ZL_ERROR_MEMORY, "out of memory: %d items of %zu bytes asked for", need, size);
-    void *items; // items_pointer is a T ** of a T we do not know: copied as bytes, not read as a void **
+    void *items; // items_pointer is a T ** of an unknown T, so it is copied as bytes, not read as a void **
     memcpy(&items, items_pointer, sizeof items);
     items = memory_resize(items, bytes);
     if (!items)

@@ -1,9 +1,9 @@
 // pool.c - parallel work: the caller and some workers take the parts of a job in order.
 //
-// Jobs are in fixed slots, so a worker may look at one that is over: it claims a part with one
-// compare-and-swap, and reads the rest of the slot only once it holds a part, which keeps the job alive. No
-// locks on this path. Idle workers sleep on `epoch`, which every new job changes. A caller wakes a few, and
-// each of those wakes a few more while parts are left.
+// Jobs are in fixed slots, so a worker may look at a job that is over: it claims a part with one
+// compare-and-swap, and reads the rest of the slot only after that, since a claimed part keeps the job alive.
+// This path takes no lock. Idle workers sleep on `epoch`, which every new job changes. A caller wakes a few
+// workers, and each of those wakes a few more while parts are left.
 
 #include "base/base.h"
 
@@ -15,19 +15,20 @@
 
 enum { JOBS = 32, SPIN_NS = 20000 };
 
-// A wake keeps its caller for 1 us; the worker starts 20 us later. Of 2, 4, 8 and 15 at once, 8 had all of
-// 15 workers running first: after 75 us, 110 us with 2 (virtual machine with 16 x86 cores, 2026-11).
+// A wake keeps its caller busy for 1 us; the worker starts 20 us later. Of 2, 4, 8 and 15 wakes at once, 8
+// had all of 15 workers running first: after 75 us, compared with 110 us for 2 (virtual machine with 16 x86
+// cores, 2026-11).
 enum { WAKE_AT_ONCE = 8 };
 
 static const unsigned ASLEEP = 1u << 31; // in left: the caller sleeps and must be woken at the end
 
 struct job {
-    alignas(64) atomic_int unclaimed; // parts that nobody took yet; 0 while the slot is vacant
+    alignas(64) atomic_int unclaimed; // parts that no thread has taken yet; 0 while the slot is vacant
     int parts;
     void (*fn)(void *data, int part);
     void *data;
     int cpu;          // of the caller
-    atomic_int error; // the first kind that a worker met, and its message
+    atomic_int error; // the kind of the first error in a worker; then its message
     char *message;
     alignas(64) atomic_uint left; // parts not done
 };
@@ -36,13 +37,13 @@ static struct job jobs[JOBS];
 static atomic_uint taken; // bit i: jobs[i] is in use
 
 static atomic_int threads;   // 0: not decided yet
-static atomic_uint epoch;    // jobs published, workers stopped
+static atomic_uint epoch;    // changes when a job is published or workers are stopped
 static atomic_int spinning;  // workers that look for work
-static atomic_int parked;    // workers that sleep, or are about to
-static atomic_bool stopping; // workers shall end
+static atomic_int parked;    // workers that sleep or are about to sleep
+static atomic_bool stopping; // workers must end
 static atomic_int started;   // workers alive
 static atomic_uint changing; // held while workers are started or stopped
-static bool refused;         // the system gave no more threads; guarded by changing
+static bool refused;         // the system refused to start more threads; guarded by changing
 static pthread_t worker[POOL_LARGEST];
 
 static _Thread_local bool inside; // this thread runs a part
@@ -57,8 +58,8 @@ static void relax(void) {
 
 // Parts -----------------------------------------------------------------------------------------------------
 
-// Claims a part and returns its number, or -1. What was read from the slot before the swap must not be used:
-// the job may have changed since.
+// Claims a part and returns its number, or -1. Fields that were read before the swap must not be used, since
+// the slot may have got another job since.
 static int claim(struct job *job) {
     int left = atomic_load_explicit(&job->unclaimed, memory_order_relaxed);
     while (left > 0)
@@ -122,7 +123,7 @@ static bool help_any(void) {
     return helped;
 }
 
-// Returns true once there is work.
+// Returns true as soon as there is work or the workers must stop, and false after the time `until`.
 static bool look_for_work(int64_t until) {
     atomic_fetch_add(&spinning, 1);
     bool found = false;
@@ -143,7 +144,7 @@ static void park(unsigned seen) {
     atomic_fetch_sub(&parked, 1);
 }
 
-// The epoch is read before looking for work: a job that is published after the look keeps park from sleeping.
+// Reads the epoch before it looks for work: if a job is published after that, park does not sleep.
 static void *work(void *data) {
     (void)data;
     inside = true;
@@ -167,8 +168,8 @@ static void end_change(void) {
     pool_wake(&changing, 1);
 }
 
-// Forgets the workers in the child of a fork: its only thread is the one that forked, and the other threads'
-// work is not its own.
+// Forgets the workers in the child of a fork, which has only the thread that forked. The jobs of other
+// threads are not continued there.
 static void forget_workers(void) {
     for (int i = 0; i < JOBS; i++)
         atomic_store(&jobs[i].unclaimed, 0);
@@ -199,7 +200,8 @@ static bool start_worker(pthread_t *thread) {
     return running;
 }
 
-// If another thread is starting or stopping workers, returns at once; the existing workers then do the work.
+// Starts workers until there are `wanted`. If another thread is starting or stopping workers, returns at
+// once; the existing workers then do the work.
 static void start_workers(int wanted) {
     if (atomic_load_explicit(&started, memory_order_relaxed) >= wanted || !try_change())
         return;
@@ -281,7 +283,8 @@ static void run_shared(struct job *job) {
         wait_for_helpers(job);
 }
 
-// A single part does not count as parallel work: what it calls may use all threads.
+// Runs all parts on this thread. A single part does not count as parallel work: functions that it calls may
+// use all threads.
 static void run_alone(int parts, void (*fn)(void *data, int part), void *data) {
     bool before = inside;
     inside = inside || parts > 1;
@@ -343,7 +346,7 @@ int pool_threads(void) {
     int count = atomic_load_explicit(&threads, memory_order_relaxed);
     if (UNLIKELY(count == 0)) {
         int first = initial_threads();
-        if (atomic_compare_exchange_strong(&threads, &count, first)) // else pool_set_threads was quicker
+        if (atomic_compare_exchange_strong(&threads, &count, first)) // else pool_set_threads was faster
             count = first;
     }
     return count;

@@ -1,4 +1,4 @@
-// process.c - runs programs: no shell, a time limit, what they say kept for our messages.
+// process.c - runs programs without a shell and with a time limit, and keeps their output for messages.
 
 #include "base/base.h"
 
@@ -37,7 +37,7 @@ static int start(char *const *word, int output, pid_t *child) {
     return failed;
 }
 
-// Reads all that comes until the pipe closes; false when time is up.
+// Reads until the pipe closes. Returns false if the time is up.
 static bool read_output(int from, struct text *out) {
     int64_t end = clock_ns() + LIMIT_MS * INT64_C(1000000);
     struct pollfd wait = {.fd = from, .events = POLLIN};
@@ -63,7 +63,7 @@ static int wait_for(pid_t child) {
     int status = 0;
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR)
-            return 0; // somebody else reaped it: its files will tell
+            return 0; // another waiter reaped it; its output files show whether it worked
     return status;
 }
 
@@ -95,7 +95,7 @@ enum process_end process_run(char *const *word, struct text *output, int *reason
         kill(-child, SIGKILL);
     int status = wait_for(child);
     if (in_time && WIFEXITED(status) &&
-        WEXITSTATUS(status) == 127) // how a child tells that the program is not there
+        WEXITSTATUS(status) == 127) // how a child reports that the program does not exist
         return *reason = ENOENT, PROCESS_NOT_STARTED;
     return has_ended_well(word[0], status, in_time, output) ? PROCESS_DONE : PROCESS_FAILED;
 }

@@ -1,9 +1,9 @@
 // slab.c - small objects from per-thread caches of chunks.
 //
-// A chunk is 64 KiB, aligned, of objects of one size; its header names the cache that owns it, so a free
-// needs no search. Chunks are cut from regions of 2 MiB that all threads share, and go back when their last
-// object does. Caches are never destroyed: one whose thread ended waits for a new thread, and takes frees
-// from others meanwhile.
+// A chunk is 64 KiB, aligned, with objects of one size. Its header names the cache that owns it, so a free
+// needs no search. Chunks are cut from regions of 2 MiB that all threads share, and go back with their last
+// object. Caches are never destroyed: the cache of a thread that ended waits for a new thread, and meanwhile
+// accepts objects that other threads free.
 
 #include "base/base.h"
 
@@ -49,8 +49,8 @@ enum {
     REGION_CHUNKS = REGION_BYTES / CHUNK_BYTES,
     CLASS_BYTES = 32,
     CLASSES = SLAB_LARGEST / CLASS_BYTES,
-    CARVE_BYTES = 4096, // of new objects at once
-    HELD = 1 << 24,     // added to left: more than a chunk has objects
+    CARVE_BYTES = 4096, // bytes of new objects that are made at once
+    HELD = 1 << 24,     // added to `left` of the current chunk; more than the number of objects in a chunk
 };
 
 struct object {
@@ -60,25 +60,25 @@ struct object {
 struct chunk {
     struct cache *owner;
     struct object *free;
-    int left;   // frees until the chunk needs care: see care()
+    int left;   // frees until care() must be called
     int size;   // bytes of an object
-    int unused; // objects at fresh and after it that were never handed out
-    bool full;  // and neither current nor in the list
+    int unused; // objects from `fresh` on that were never allocated
+    bool full;  // no free objects, not current, and not in the list
     char *fresh;
     struct chunk *next, *prev; // in the owner's list of chunks with room
 
-    // Of the region; used in its first chunk only.
+    // fields of the region, used in its first chunk only
     unsigned vacant; // bit i: chunk i of the region is free
     struct chunk *next_region, *prev_region;
 };
 
-// Objects of 64 bytes shall not straddle cache lines.
+// The header ends at a multiple of 64, so that objects of 64 bytes do not straddle cache lines.
 enum { HEADER_BYTES = (sizeof(struct chunk) + 63) / 64 * 64 };
 
 struct cache {
-    struct chunk *current[CLASSES]; // taken from; never NULL
-    struct chunk *room[CLASSES];    // others with free objects
-    atomic_long live; // objects allocated less freed by the thread, who alone writes it: may be negative
+    struct chunk *current[CLASSES]; // the chunk that objects are taken from; never NULL
+    struct chunk *room[CLASSES];    // other chunks with free objects
+    atomic_long live; // allocated less freed by this thread, which alone writes it; may be negative
     struct cache *next_cache, *next_idle;
     alignas(64) _Atomic(struct object *) returned; // freed by other threads
 };
@@ -86,7 +86,7 @@ struct cache {
 static struct chunk nothing = {.size = CLASS_BYTES};
 static struct cache nobody = {.current = {[0 ... CLASSES - 1] = &nothing}};
 
-#ifdef __GLIBC__ // a pointer fits the room for such variables in a library opened late, and saves a call
+#ifdef __GLIBC__ // a pointer fits the thread-local memory of a library opened late, and this saves a call
 __attribute__((tls_model("initial-exec")))
 #endif
 static _Thread_local struct cache *mine = &nobody;
@@ -94,7 +94,7 @@ static _Thread_local struct cache *mine = &nobody;
 // Guarded by lock.
 static struct lock lock;
 static struct cache *all_caches, *idle_caches;
-static struct chunk *roomy_regions, *empty_region; // the empty one is in the list too
+static struct chunk *roomy_regions, *empty_region; // an empty region is in the list too
 
 static atomic_long stray; // objects freed, less allocated, by threads without a cache
 
@@ -162,8 +162,8 @@ static struct chunk *chunk_open(struct cache *owner, int kind) {
     return chunk;
 }
 
-// Keeps one region without objects: programs that come and go around its edge would map and unmap it each
-// time.
+// Gives a chunk back to its region. One region without chunks in use is kept: otherwise a program whose use
+// varies around its edge would map and unmap it each time.
 static void chunk_close(struct chunk *chunk) {
     struct chunk *region = region_of(chunk), *surplus = NULL;
     lock_take(&lock);
@@ -204,9 +204,9 @@ static void unlink_room(struct chunk *chunk) {
         *room_list(chunk) = chunk->next;
 }
 
-// left is the number of live objects, plus HELD while the chunk is the current one; but 1 while the chunk is
-// full and in no list. So one test in slab_free finds both chunks to put into the list and chunks to give
-// back.
+// Puts a chunk into its list, or gives it back. `left` is the number of live objects, plus HELD while the
+// chunk is the current one; but it is 1 while the chunk is full and in no list. So a single test in slab_free
+// finds both the chunks to put into the list and those to give back.
 static void care(struct chunk *chunk) {
     if (chunk->full) {
         chunk->full = false;
@@ -239,7 +239,8 @@ static void collect(struct cache *cache) {
     }
 }
 
-// A few at a time, lowest first, so that the pages of a chunk are touched when they are needed.
+// Makes a few free objects at a time, lowest address first, so that the pages of a chunk are touched only
+// when needed.
 static bool carve(struct chunk *chunk) {
     int count = MIN_OF(CARVE_BYTES / chunk->size, chunk->unused);
     struct object **link = &chunk->free;

@@ -89,7 +89,7 @@ char *text_take(struct text *text) {
     reserve(text, 0);
     char *data = text->failed ? NULL : text->data;
     if (data) {
-        data[text->len] = 0; // for a text that nothing was added to
+        data[text->len] = 0; // for a text to which nothing was added
         text->data = NULL;
     }
     text_free(text);

@@ -1,4 +1,4 @@
-// thread.c - what a thread does when it ends, and sleeping until a word changes.
+// thread.c - functions that are called when a thread ends, and sleeping until a word changes.
 
 #include "base/base.h"
 
@@ -30,7 +30,7 @@ static void say_all(void *list) {
     }
 }
 
-// Destructors of keys do not run for the thread that returns from main or calls exit.
+// Runs at exit, since destructors of keys do not run for a thread that returns from main or calls exit.
 static void say_all_at_exit(void) {
     say_all(pthread_getspecific(farewells));
 }
@@ -66,7 +66,7 @@ void pool_wake(atomic_uint *word, int count) {
 
 #else
 
-// One lock for all words: sleepers of other words wake for nothing, which the contract allows.
+// One lock serves all words: threads that wait for other words wake up in vain, which the contract allows.
 static pthread_mutex_t sleep_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t sleep_end = PTHREAD_COND_INITIALIZER;
 

@@ -1,12 +1,12 @@
-// allocator.c - host memory for array data: counted exactly, cached when freed, held to limits. Memory of
-// units that have their own is counted here too.
+// allocator.c - host memory for array data: counted exactly, cached when freed, kept within limits. The
+// memory of units is counted here too.
 //
-// Sizes are rounded up to classes, eight to a doubling, so that a freed block serves whatever comes next in
+// Sizes are rounded up to classes, eight per power of two, so that a freed block serves any later request of
 // its class. Freed blocks are kept, up to the cache limit: fresh pages cost more than most kernels that fill
 // them.
 //
-// A limit that somebody sets is on all memory. If nobody does, the host's may hold a share of the machine's,
-// and a unit knows itself when it has no more.
+// A limit that the program sets applies to all memory. Without one, the host's memory is limited to a share
+// of the machine's, and a unit's by its own driver.
 
 #include <unistd.h>
 
@@ -14,11 +14,11 @@
 
 enum { CLASS_LOW = 512, CLASSES = 8 * 56 };
 
-struct block { // a free block links to the next of its class
+struct block { // a free block links to the next one of its class
     struct block *next;
 };
 
-enum { UNREAD = 0, NOT_SET = -1 }; // of a limit
+enum { UNREAD = 0, NOT_SET = -1 }; // values of a limit that is not read yet, and of one that is not set
 
 static struct lock lock; // guards bins
 ZL_AT_LOAD {
@@ -28,11 +28,11 @@ ZL_AT_LOAD {
 static struct block *bins[CLASSES];
 static atomic_ulong active;
 static atomic_llong cached, peak;
-static atomic_llong active_elsewhere, cached_elsewhere; // of these, memory of units
+static atomic_llong active_elsewhere, cached_elsewhere; // the parts of these that are memory of units
 static atomic_llong memory_limit, cache_limit;
 static atomic_llong memory_goal = INT64_MAX;
 
-// A share of the machine's memory. known: 0 until it was asked for.
+// Returns a share of the machine's memory. *known: the result of an earlier call, or 0.
 static int64_t share_of_machine(atomic_llong *known, double share) {
     int64_t bytes = atomic_load_explicit(known, memory_order_relaxed);
     if (UNLIKELY(!bytes)) {
@@ -63,8 +63,8 @@ static int64_t read_limit(atomic_llong *limit, enum setting setting) {
     return value;
 }
 
-// Returns by how many bytes an amount of memory, of which a part is elsewhere, exceeds the limit; 0 or less
-// if it does not.
+// Returns by how much `bytes`, of which `elsewhere` are memory of units, exceed the limit; 0 or less if they
+// do not.
 static int64_t over_limit(int64_t bytes, int64_t elsewhere) {
     int64_t set = read_limit(&memory_limit, SETTING_MEMORY_LIMIT);
     return set == NOT_SET ? bytes - elsewhere - most_of_host() : bytes - set;
@@ -150,8 +150,8 @@ static struct block *take(int class, size_t capacity) {
     return b;
 }
 
-// Returns whether cached blocks should be freed before more is allocated: in use and cached together exceed a
-// limit or the goal.
+// Returns whether cached blocks should be freed before more is allocated, because memory in use and cached
+// memory together exceed a limit or the goal.
 static bool is_crowded(void) {
     int64_t held = (int64_t)atomic_load(&active) + atomic_load(&cached);
     return held > atomic_load(&memory_goal) ||
@@ -203,7 +203,7 @@ void allocator_put(void *data, size_t capacity) {
         memory_free_pages(data, capacity);
 }
 
-static void (*_Atomic clear_more)(void); // what others keep
+static void (*_Atomic clear_more)(void); // clears other caches
 
 void allocator_on_clear(void (*clear)(void)) {
     atomic_store(&clear_more, clear);

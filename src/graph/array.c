@@ -1,4 +1,4 @@
-// array.c - blocks of a call and its outputs: made, counted, split.
+// array.c - makes, counts and frees the blocks of a call and its outputs.
 
 #include <assert.h>
 #include <string.h>
@@ -48,7 +48,7 @@ int64_t array_pin(zl_array a) {
     uint8_t state = atomic_load_explicit(&a->state, memory_order_acquire);
     if (!(state & ARRAY_PINNED))
         state = atomic_fetch_or_explicit(&a->state, ARRAY_PINNED, memory_order_acq_rel);
-    if (UNLIKELY(state & ARRAY_MOVING)) { // until it has moved
+    if (UNLIKELY(state & ARRAY_MOVING)) { // wait until it has moved
         lock_take(&moves);
         lock_give(&moves);
     }
@@ -78,7 +78,8 @@ static __attribute__((noinline)) bool too_big(const struct array_spec *spec) {
                        shape_text(spec->ndim, spec->dim));
 }
 
-// Small sizes cannot overflow; only where their bits might add up is the product checked step by step.
+// Returns whether the number of elements fits. Small sizes cannot overflow: the product is checked step by
+// step only if the sizes have too many bits together.
 static bool size_fits(const struct array_spec *spec, uint64_t all_bits, int64_t *size) {
     int bits = all_bits ? 64 - __builtin_clzll(all_bits) : 0;
     if (LIKELY(bits * spec->ndim < 59))
@@ -163,7 +164,7 @@ static struct call *new_call(const struct op *op, int inputs, int args, const in
                        .args = (uint16_t)args,
                        .outputs = (uint16_t)outputs};
     atomic_init(&c->alive, (uint16_t)outputs);
-    int64_t *to = (int64_t *)(void *)(c->in + inputs); // what was just written is not read back
+    int64_t *to = (int64_t *)(void *)(c->in + inputs); // does not read the fields back that were just written
     for (int i = 0; i < args; i++)
         to[i] = arg[i];
     return c;
@@ -273,7 +274,7 @@ zl_array graph_inline(zl_dtype dtype, union scalar value, uint8_t flags) {
     return a;
 }
 
-// Like graph_call, for a result that has no axes and keeps its value inline.
+// Does what graph_call does, for a result without axes that is an inline scalar.
 zl_array graph_inline_from(const struct op *op, zl_array x, zl_dtype dtype, union scalar value,
                            uint8_t flags) {
     flags |= ARRAY_INLINE | ARRAY_CONTIGUOUS;
@@ -296,15 +297,15 @@ zl_array graph_inline_from(const struct op *op, zl_array x, zl_dtype dtype, unio
 
 // Taking apart ----------------------------------------------------------------------------------------------
 
-// Gives `amount` references back; returns true if they were the last. A thread that holds all references is
-// alone, since nobody can add one, so a plain load decides and the costly subtraction is skipped. A sibling
-// may be lent again.
+// Releases `amount` references; returns true if they were the last. A thread that holds all references is
+// alone, since no other thread can add one, so a plain load decides and the costly subtraction is skipped. An
+// output of several may be lent again, so it is always subtracted.
 static bool give_back(zl_array a, unsigned long amount) {
     if (!array_is(a, ARRAY_SIBLING) && atomic_load_explicit(&a->count, memory_order_relaxed) == amount)
         return atomic_load_explicit(&a->count, memory_order_acquire) == amount;
     if ((uint32_t)atomic_fetch_sub_explicit(&a->count, amount, memory_order_release) != 1)
         return false;
-    (void)atomic_load_explicit(&a->count, memory_order_acquire); // what others did with theirs has happened
+    (void)atomic_load_explicit(&a->count, memory_order_acquire); // sees what others did before releasing
     return true;
 }
 
@@ -342,7 +343,8 @@ zl_array graph_lend_sibling(struct call *c, int index) {
     return graph_lend(a);
 }
 
-// A sibling lives on. With their history a derivative may still read this output; without it nobody can.
+// Handles the end of one of several outputs. As long as their history is kept, a derivative may still read
+// it; without history its storage is released.
 static void forget(zl_array a) {
     if (array_state(a) != ARRAY_READY || !a->call->detached)
         return;
@@ -350,8 +352,8 @@ static void forget(zl_array a) {
     atomic_store_explicit(&a->state, ARRAY_CONSUMED, memory_order_release);
 }
 
-// Arrays whose last reference went are linked through their offset, which nobody needs any more: a chain of a
-// million calls is split without recursion.
+// Adds an array without references to a list. The list is linked through `offset`, which is not needed any
+// more, so that a chain of a million calls is freed without recursion.
 static zl_array push(zl_array list, zl_array a) {
     if (!is_last(a))
         return forget(a), list;
@@ -398,7 +400,7 @@ static void release(zl_array a, unsigned long amount) {
         take_apart(push(NULL, a));
 }
 
-// A view that keeps its data but not its history holds the storage itself.
+// Lets a view that keeps its data but not its history hold the storage itself.
 static void own_storage(zl_array a) {
     if (!array_borrows(a))
         return;

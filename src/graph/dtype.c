@@ -151,7 +151,8 @@ static bool is_float(struct wide w) {
     return w.kind == 'f' || w.kind == 'c';
 }
 
-// Out of range saturates, NaN is 0: the same on every machine, which plain C does not promise.
+// Saturates values out of range and converts NaN to 0. So all machines agree, which plain C does not
+// guarantee.
 static uint64_t to_unsigned(struct wide w, int bits) {
     uint64_t most = bits == 64 ? UINT64_MAX : (1ull << bits) - 1;
     if (!is_float(w))
@@ -178,7 +179,7 @@ static double to_double(struct wide w) {
     return is_float(w) ? w.f : w.kind == 'i' ? (double)w.i : (double)w.u;
 }
 
-static float to_float(struct wide w) { // from an integer: rounded once
+static float to_float(struct wide w) { // an integer is rounded once
     return is_float(w) ? (float)w.f : w.kind == 'i' ? (float)w.i : (float)w.u;
 }
 

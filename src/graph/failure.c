@@ -1,10 +1,10 @@
-// failure.c - why an evaluation failed, shared by all arrays that it should have made.
+// failure.c - the reason why an evaluation failed, shared by all arrays that it should have computed.
 
 #include <string.h>
 
 #include "graph/graph.h"
 
-// Stands for every failure whose message finds no memory; it is never freed.
+// Stands for all failures for whose message there is no memory; never freed.
 static struct failure no_memory = {
     .refs = 1, .kind = ZL_ERROR_MEMORY, .message = "evaluation failed: memory is out"};
 

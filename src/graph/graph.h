@@ -1,4 +1,4 @@
-// graph.h - calls and arrays: what an array is before and after it is computed.
+// graph.h - calls and arrays, before and after they are computed.
 //
 // A *call* is an op applied to arrays; an *array* is one output of a call, or a leaf. A call and its outputs
 // share one block of memory, which is freed when nothing refers to any of the outputs.
@@ -17,16 +17,16 @@ enum array_state {
     ARRAY_LAZY,     // not evaluated yet
     ARRAY_CLAIMED,  // an evaluation is computing it; its call's stream signals when the state changes
     ARRAY_READY,    // has a storage, or is an inline scalar
-    ARRAY_FAILED,   // could not be computed; failure says why
-    ARRAY_CONSUMED, // was computed on the way to another array and not retained, so its values are gone
+    ARRAY_FAILED,   // could not be computed; failure has the reason
+    ARRAY_CONSUMED, // was an intermediate result and not retained, so its values are gone
 };
 
-// Bits beside the state.
+// Bits of zl_array_.state in addition to the state.
 enum {
     ARRAY_STATES = 7,    // mask of the state
     ARRAY_MOVING = 32,   // of a lazy view: its offset is being changed
     ARRAY_PINNED = 64,   // of a lazy view: views of it were recorded, so its offset must not change
-    ARRAY_BORROWS = 128, // of a ready view: the array that it is a view of holds the storage
+    ARRAY_BORROWS = 128, // of a ready view: the viewed array holds the storage
 };
 
 enum array_flag {
@@ -72,7 +72,7 @@ static inline bool array_borrows(zl_array a) {
     return atomic_load_explicit(&a->state, memory_order_relaxed) & ARRAY_BORROWS;
 }
 
-// The value of an inline scalar: what the program gave, in its widest form.
+// The value of an inline scalar in its widest form, as the program passed it.
 union scalar {
     double f;
     int64_t i;
@@ -85,7 +85,7 @@ struct call {
     zl_stream stream;
     uint32_t epoch;         // the last walk that met it
     uint32_t slot : 29;     // its position in that walk
-    uint32_t compiled : 1;  // recorded by a compiled function, so a fused kernel is worth compiling at once
+    uint32_t compiled : 1;  // recorded by a compiled function, so that a fused kernel is compiled at once
     uint32_t detached : 1;  // its inputs were released
     uint32_t kept : 1;      // claimed by an evaluation inside a transform, so its inputs are not released
     uint16_t inputs, args, outputs;
@@ -103,7 +103,7 @@ static inline zl_array call_output(const struct call *c, int index) {
     return LIKELY(index == 0) ? call_first(c) : call_later(c, index);
 }
 
-// One run of a program: its calls, and what the device reports while it runs them.
+// One run of a program: its calls, and functions that the device calls while it runs them.
 struct binding {
     int calls;
     int lane; // of the unit
@@ -112,8 +112,8 @@ struct binding {
     // set, the first output may take over the memory of input k, provided that nothing reads it later and
     // that it fits. Unless all bits are set, an input that is passed twice is not taken.
     bool (*prepare)(struct binding *b, int index, uint64_t in_place);
-    // Called before prepare where calls [begin, index] run as one kernel: the result may take over the memory
-    // of an input that nothing reads after them.
+    // Called before prepare if calls [begin, index] run as one kernel: the result may take over the memory of
+    // an input that nothing reads after them.
     void (*take)(struct binding *b, int begin, int index);
     // Publishes the outputs of a call and releases inputs that nothing reads any more.
     void (*finish)(struct binding *b, int index);
@@ -154,7 +154,7 @@ void graph_detach(struct call *c);
 // Returns an output, lent, of a call that has several, or NULL and an error. It exists even if nothing
 // referred to it for a while, as long as a sibling lives and their history is kept.
 zl_array graph_lend_sibling(struct call *c, int index);
-// Returns whether only a sibling keeps this array in existence.
+// Returns whether the array has no references and exists only because another output of its call does.
 bool array_is_forgotten(zl_array a);
 
 // Returns the offset of a view, evaluated or not, and keeps it from changing.
@@ -173,7 +173,7 @@ void array_end_move(zl_array a, int64_t offset);
 bool   array_is_pending(zl_array a);
 // Returns the number of retains and of uses by calls; lends do not count.
 int    array_references(zl_array a);
-// Returns the bytes of the array's block, for tests of the budget.
+// Returns the bytes of the array's block, for tests of memory use.
 size_t array_bytes_of(zl_array a);
 
 // Returns the address of element 0 of a ready array on the host. The value of an inline scalar is converted
@@ -186,7 +186,7 @@ union scalar scalar_as(zl_array a, zl_dtype dtype);
 
 // lend.c ----------------------------------------------------------------------------------------------------
 
-// What a thread is doing while it records.
+// The state of a thread that records.
 struct recorder {
     zl_array *lent;   // the arrays that open scopes hold
     int len, cap;
@@ -293,19 +293,20 @@ void shape_span(int ndim, const int64_t *dim, const int64_t *stride, int64_t off
 // shape covers everything that the view reaches.
 int shape_base(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t elements,
                int64_t *out);
-// The rank up to which lists of sizes or axes lie on the stack; longer ones are allocated.
+// The rank up to which lists of sizes or axes are on the stack; longer ones are allocated.
 #define SHAPE_INLINE 16
 
 // storage.c -------------------------------------------------------------------------------------------------
 
-// Bytes that hold elements: on the host, on devices, or both, as the schedule copies them. Values never
-// change, so any copy serves. The list of replicas only grows, until the storage is written anew or freed.
+// Memory of elements: on the host, on devices, or both; the schedule copies it between them. Values never
+// change, so all replicas are equal. The list of replicas only grows, until the storage is written anew or
+// freed.
 struct storage {
     atomic_int refs;
-    // data is ours and may be written anew; it is freed by release(context) if that is set, else by the
-    // allocator
+    // Whether data is the library's own, so that it may be written anew. release(context) frees it if set;
+    // otherwise the allocator does.
     uint8_t owned;
-    uint8_t is_inline; // data follows the struct
+    uint8_t is_inline; // data is directly after the struct
     uint16_t spare;
     size_t bytes; // capacity of data
     void *data;   // host replica; NULL: none yet
@@ -314,18 +315,19 @@ struct storage {
     struct replica *_Atomic replica; // on other devices
 };
 
-// What a buffer of a unit with typed memory holds: the first elements of a storage, of a dtype, row-major in
-// a shape. Along one axis the buffer may have room for more elements, whose values are undefined.
+// The contents of a buffer on a unit with typed memory: the first elements of a storage, of a dtype,
+// row-major in a shape. Along one axis the buffer may have room for more elements, whose values are
+// undefined.
 struct buffer_form {
     uint8_t dtype; // zl_dtype
     int ndim;
     struct form_room {
-        int axis;     // -1: none has
+        int axis;     // -1: no axis has room
         int64_t size; // of that axis in the buffer
     } room;
     int64_t dim[];
 };
-static inline int64_t buffer_form_dim(const struct buffer_form *f, int axis) { // in the buffer
+static inline int64_t buffer_form_dim(const struct buffer_form *f, int axis) { // returns a size of the buffer
     return axis == f->room.axis ? f->room.size : f->dim[axis];
 }
 // Returns whether both forms have the same layout, the same sizes and room along the same axis.
@@ -348,13 +350,13 @@ struct replica {
     struct replica *next;
     const struct device *device;
     int unit;
-    uint8_t lane;          // the lane that wrote it last, or that it was made for
+    uint8_t lane;          // the lane that wrote it last, or for which it was made
     _Atomic uint8_t lanes; // the lanes with work that uses it, by bit
     bool is_given;         // the host supplied the values: a failure of the unit does not affect them
     void *memory;
     struct buffer_form *form; // of typed memory, owned by the replica; else NULL
     size_t bytes;             // capacity of memory
-    atomic_ullong ready;      // the point of the lane after which it holds the values; 0: unknown yet
+    atomic_ullong ready;      // the lane's point after which it holds the values; 0: not known yet
     _Atomic uint64_t finding; // a fact about the values that a device keeps (device_finding); 0: none
     void (*release)(struct replica *r);
 };
@@ -386,7 +388,7 @@ void storage_drop_host(struct storage *s);
 // Frees the replicas on devices, but not `but` (NULL: all of them), of a storage that is unique.
 void storage_drop_replicas(struct storage *s, const struct replica *but);
 
-// allocator.c: host memory for storages. It counts exactly, caches freed memory and keeps to limits.
+// allocator.c: host memory for storages. It counts exactly, caches freed memory and enforces limits.
 
 // Returns memory and its capacity, or NULL and an error.
 void *allocator_get(size_t bytes, size_t *capacity);
@@ -396,20 +398,19 @@ void  allocator_put(void *data, size_t capacity);
 size_t allocator_capacity(size_t bytes);
 // Returns how many bytes the host may still allocate before the limit is reached.
 size_t allocator_room(void);
-// Counts memory that was allocated in another way, or, if negative, freed; `elsewhere` if it is a unit's own.
-// Returns false, with an error, if that exceeds the limit.
+// Counts memory that was allocated in another way, or, if negative, freed. `elsewhere` says that it is memory
+// of a unit. Returns false, with an error, if that exceeds the limit.
 bool  allocator_count(int64_t bytes, bool elsewhere);
 // Returns whether more memory is in use than zl_set_memory_goal allows.
 bool  allocator_is_over_goal(void);
-// Counts freed memory that the caller caches, or, if negative, gives back. Returns false if that exceeds a
-// limit.
+// Counts freed memory that the caller caches, or, if negative, frees. Returns false if that exceeds a limit.
 bool  allocator_keep(int64_t bytes, bool elsewhere);
 // Registers a function that zl_clear_cache calls.
 void  allocator_on_clear(void (*clear)(void));
 
 // failure.c -------------------------------------------------------------------------------------------------
 
-// Why an evaluation failed, shared by the arrays that it should have computed.
+// The reason why an evaluation failed, shared by the arrays that it should have computed.
 struct failure {
     atomic_int refs;
     zl_error_kind kind;

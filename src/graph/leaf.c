@@ -1,4 +1,4 @@
-// leaf.c - makes arrays from the program's data, and answers what is known of any array without computing it.
+// leaf.c - makes arrays from the program's data, and returns what is known of an array without computing it.
 
 #include "graph/graph.h"
 
@@ -80,7 +80,7 @@ void *graph_refuse_foreign(const zl_foreign_options *options) {
     return NULL;
 }
 
-// Sets how many elements lie before and after data[0]; returns false if the strides reach further than 64
+// Sets how many elements are before and after data[0]. Returns false if the strides reach further than 64
 // bits.
 static bool reach(int ndim, const int64_t *dim, const int64_t *stride, int64_t *before, int64_t *after) {
     *before = *after = 0;

@@ -1,6 +1,7 @@
-// lend.c - scopes: who holds what an op returned, and which stream ops record.
+// lend.c - scopes, which hold the results of ops, and the stream that ops record.
 //
-// A scope is a height of one stack per thread. Ending it releases what was lent above that height.
+// A scope is a height of the thread's stack of lent arrays. Ending it releases what was lent above that
+// height.
 
 #include "graph/graph.h"
 

@@ -1,4 +1,4 @@
-// outputs.c - lists of arrays that functions give as their results.
+// outputs.c - lists of arrays that functions return.
 
 #include "graph/graph.h"
 

@@ -41,8 +41,7 @@ bool shape_is_row_major(int ndim, const int64_t *dim, const int64_t *stride) {
     return true;
 }
 
-// Goes from the innermost axis outwards: the stride of the next axis must be the number of elements covered
-// so far.
+// Goes from the innermost axis outwards: the stride of the next axis must be the number of elements so far.
 bool shape_is_dense(int ndim, const int64_t *dim, const int64_t *stride) {
     int64_t size, covered = 1;
     bool found = shape_size(ndim, dim, &size);
@@ -84,7 +83,8 @@ int shape_broadcast(int a_ndim, const int64_t *a, int b_ndim, const int64_t *b, 
     return ndim;
 }
 
-// Texts of the calling thread, on the heap: thread-local memory is scarce in a library that is opened late.
+// Texts of the calling thread. They are on the heap, since a library that is opened late gets little
+// thread-local memory.
 struct texts {
     unsigned turn;
     char text[8][200];
@@ -131,7 +131,7 @@ int shape_axis(const char *function, int axis, int ndim) {
     return -1;
 }
 
-// Groups the old axes into runs that are each contiguous; the new sizes must split along the same groups.
+// Groups the old axes into contiguous runs; the new sizes must split along the same groups.
 bool shape_view(int ndim, const int64_t *dim, const int64_t *stride, int new_ndim, const int64_t *new_dim,
                 int64_t *new_stride) {
     int at = 0, to = 0;
@@ -191,8 +191,8 @@ static int sort_steps(int ndim, const int64_t *dim, const int64_t *stride, int64
     return count;
 }
 
-// An axis for each step, which has as many elements as the next longer step has of it; one more if no step is
-// 1.
+// Makes an axis for each step. Its size is the next longer step, or the number of elements, divided by its
+// own step. If no step is 1, an axis of step 1 is added.
 int shape_base(int ndim, const int64_t *dim, const int64_t *stride, int64_t offset, int64_t elements,
                int64_t *out) {
     int64_t first, last;
@@ -238,7 +238,8 @@ size_t buffer_form_bytes(const struct buffer_form *f) {
     return bytes;
 }
 
-// Returns the bytes of the elements from the axis with room on, and sets *parts to the number of such parts.
+// Returns the bytes of the elements from the axis with room on, and sets *parts to how many such parts there
+// are.
 static size_t part_of(const struct buffer_form *f, int64_t *parts) {
     size_t bytes = zl_dtype_size((zl_dtype)f->dtype);
     *parts = 1;

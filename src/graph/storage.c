@@ -1,9 +1,9 @@
-// storage.c - the bytes behind arrays. Small ones lie in the same slab object as their header: one
-// allocation.
+// storage.c - the memory of arrays. A small one is in the same slab object as its header, so that it takes a
+// single allocation.
 
 #include "graph/graph.h"
 
-enum { INLINE_MOST = 256 }; // bytes of data kept behind the header
+enum { INLINE_MOST = 256 }; // bytes of data that are kept after the header
 
 static size_t round_up(size_t bytes) {
     return (bytes + 15) & ~(size_t)15;
@@ -112,8 +112,8 @@ void storage_release(struct storage *s) {
     slab_free(s, sizeof *s + extra);
 }
 
-// The references first: while there are others, what lies beside them is read by nobody, as compilers may
-// read both at once.
+// Loads the number of references first, with acquire order: the other fields may only be read once no other
+// thread uses the storage.
 bool storage_is_held(struct storage *s, int refs) {
     return atomic_load_explicit(&s->refs, memory_order_acquire) == refs &&
            (s->owned || s->is_inline ||

@@ -1,5 +1,5 @@
-// environment.c - reads from the environment which rank a launcher gave this process, and where the others
-// are.
+// environment.c - reads from the environment which rank a launcher gave this process, and the address of rank
+// 0.
 
 #include "group/group.h"
 
@@ -29,7 +29,7 @@ bool group_is_under_mpi(void) {
            (group_variable("PMIX_RANK") && group_variable("PMIX_NAMESPACE"));
 }
 
-// "node[3-5,8],other" names node3 first.
+// Writes the first node of a list: node3 for "node[3-5,8],other".
 static void first_node(const char *list, char *out, size_t bytes) {
     size_t len = 0;
     for (; *list && *list != ',' && len + 1 < bytes; list++) {
@@ -44,7 +44,8 @@ static void first_node(const char *list, char *out, size_t bytes) {
     out[len] = 0;
 }
 
-// torchrun, and whatever else sets the same: its own store may have the port, so ours is the next one.
+// Reads the variables of torchrun, which other launchers set too. torchrun's own store may use the port, so
+// ours is the next one.
 static bool by_torchrun(struct group_invitation *i) {
     const char *host = group_variable("MASTER_ADDR");
     i->launcher = "torchrun";
@@ -79,7 +80,7 @@ bool group_is_invited(struct group_invitation *out) {
     return (by_torchrun(out) || by_slurm(out)) && is_whole(out);
 }
 
-// As mlx.launch says it for this engine alone.
+// Reads the variables that mlx.launch sets for the engine nccl alone.
 bool group_is_invited_to_nccl(struct group_invitation *out) {
     const char *host = group_variable("NCCL_HOST_IP");
     *out = (struct group_invitation){.launcher = "mlx.launch"};

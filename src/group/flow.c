@@ -1,8 +1,8 @@
-// flow.c - moves bytes to the right neighbour and from the left one at the same time, and combines what comes
-// as it comes.
+// flow.c - sends bytes to the right neighbour and receives from the left one at the same time, and combines
+// the received bytes as they arrive.
 //
-// What arrives is what is sent on: each byte may leave as soon as the one before it in the ring has been
-// combined, so all steps of a collective overlap and each rank's two directions are busy throughout.
+// Received bytes are passed on: each byte may be sent as soon as it has been combined, so that all steps of a
+// collective overlap and both directions of each rank are busy throughout.
 
 #include "group/group.h"
 
@@ -75,7 +75,7 @@ static void advance(struct flow *f, size_t bytes) {
     skip_empty(f);
 }
 
-// Combines the whole elements of what was staged; the bytes of one that is not complete stay.
+// Combines the complete elements that were staged. The bytes of an incomplete element stay.
 static void combine(struct flow *f, const struct op_transfer *t) {
     const struct flow_span *s = &f->get[f->get_at];
     size_t item = zl_dtype_size(t->dtype), whole = f->staged - f->staged % item;
@@ -106,7 +106,7 @@ static enum moved get_data(struct flow *f, const struct op_transfer *t) {
     return now;
 }
 
-// One piece, so that what came is sent on soon.
+// Receives one piece, so that it can be passed on soon.
 static enum moved get_some(struct flow *f, const struct op_transfer *t, const struct flow_watch *w,
                            bool *refused) {
     if (!wants_to_get(f))
@@ -120,7 +120,7 @@ static enum moved get_some(struct flow *f, const struct op_transfer *t, const st
     return now;
 }
 
-// Sleeps until a socket has something for us.
+// Sleeps until a socket can be read or written as the flows need, or until the pause ends.
 static void sleep_on(const struct flow *f, int count, const struct flow_watch *w) {
     struct pollfd p[2 + 2 * 16];
     int n = 0;

@@ -1,4 +1,4 @@
-// group.c - the public functions of groups: which engine makes one, and what its collectives are given.
+// group.c - the public functions of groups: choose an engine, and record its collectives.
 
 #include "group/group.h"
 
@@ -12,11 +12,11 @@ static const struct group_engine *const engines[] = {
 #include "group/engines.def"
 };
 
-// Groups of all processes by engine, then the one that `any` gave. They live as long as the process.
+// The groups of all processes: one per engine, then the one that the name "any" chose. They are never freed.
 static zl_group known[COUNT(engines) + 1];
 static struct lock lock;
 static zl_stream stream;
-static unsigned era; // of the fork that made the process which opened the first group
+static unsigned era; // fork_era when the first group was opened
 ZL_AT_LOAD {
     fork_guard(&lock);
 }
@@ -71,7 +71,7 @@ static int find_engine(const char *name) {
     return -1;
 }
 
-// The names that MLX knows too, of which one is not here.
+// Accepts the names of MLX's engines too; jaccl is never available here.
 static bool check_name(const char *function, const char *name) {
     if (name && (!strcmp(name, "any") || !strcmp(name, "jaccl") || find_engine(name) >= 0))
         return true;
@@ -104,7 +104,8 @@ static zl_group open_engine(int which) {
     return g;
 }
 
-// The lock is held.
+// Returns the group of all processes of an engine, or, for "any", of the first one that a launcher prepared.
+// Needs the lock.
 static zl_group find_group(bool strict, const char *name) {
     bool any = !strcmp(name, "any");
     int which = any ? -1 : find_engine(name);
@@ -113,7 +114,7 @@ static zl_group find_group(bool strict, const char *name) {
     for (size_t i = 0; which < 0 && any && i < COUNT(engines); i++)
         which = engines[i]->is_prepared() ? (int)i : -1;
     if (which >= 0 && (strict || known[which] || engines[which]->is_prepared()))
-        return open_engine(which); // of one that is not prepared, it says what is missing
+        return open_engine(which); // if it is not prepared, the error says what is missing
     if (!strict)
         return make_alone();
     return error_set(ZL_ERROR_STATE,
@@ -154,7 +155,7 @@ zl_group zl_group_split(zl_group group, int color, int key) {
         return NULL;
     if (color < 0)
         return error_set(ZL_ERROR_VALUE, "zl_group_split: the color is %d: it must not be negative", color);
-    // Collectives enqueued earlier must finish first, so that all ranks are at the same point.
+    // Collectives that were enqueued before must finish first, so that all ranks are at the same point.
     if (group->stream && !zl_stream_synchronize(group->stream))
         return NULL;
     zl_group g = group->split(group, color, key < 0 ? group->rank : key);
@@ -165,7 +166,8 @@ zl_group zl_group_split(zl_group group, int color, int key) {
 
 // Collectives -----------------------------------------------------------------------------------------------
 
-// The group that is meant, retained; NULL and an error.
+// Returns the group to use, retained: g or, if it is NULL, that of all processes. Returns NULL, with an
+// error, if there is none or the process is the child of a fork.
 static zl_group meant(zl_group g) {
     g = g ? zl_group_retain(g) : zl_group_init(false, "any");
     if (g && g->size > 1 && era != atomic_load(&fork_era)) {
@@ -177,7 +179,8 @@ static zl_group meant(zl_group g) {
     return g;
 }
 
-// Integers of 16 bits as wider ones, and of other numbers the extreme of what is gathered.
+// Computes what the engine cannot: 16-bit integers as wider ones, and extremes of other dtypes from all
+// gathered values.
 static zl_array make_of_others(enum collective kind, zl_array x, zl_group g) {
     zl_dtype dtype = (zl_dtype)x->dtype;
     bool is_least = kind == COLLECTIVE_ALL_MIN;

@@ -1,7 +1,7 @@
 // group.h - processes that communicate: how they find each other, and the engines that move their data.
 //
-// An engine, a row of engines.def, makes a group from the variables that a launcher left in the environment.
-// Its collectives are ops (op/collective.c) of a stream that the process has for them; the engine runs them
+// An engine, a row of engines.def, makes a group from the environment variables of a launcher. Its
+// collectives are ops (op/collective.c) on a stream that the process has only for them; the engine runs them
 // one after the other.
 
 #ifndef GROUP_H
@@ -13,8 +13,8 @@
 
 struct group_engine {
     const char *name;
-    bool (*is_available)(void); // returns whether this machine has what it needs; sets no error
-    bool (*is_prepared)(void);  // returns whether, besides, a launcher prepared it
+    bool (*is_available)(void); // returns whether this machine has what the engine needs; sets no error
+    bool (*is_prepared)(void);  // returns whether, in addition, a launcher prepared it
     zl_group (*open)(void);     // returns the group of all processes, or NULL and an error
 };
 #define ENGINE(name) extern const struct group_engine group_##name;
@@ -23,7 +23,7 @@ struct group_engine {
 // Returns whether a collective is send or recv, in which only two ranks take part.
 bool group_is_between_ranks(enum collective kind);
 
-// The collective that an error is about.
+// Names a collective in an error.
 struct group_place {
     zl_group group;
     const char *name;
@@ -37,7 +37,7 @@ int64_t group_timeout_ns(void);
 
 // head.c ----------------------------------------------------------------------------------------------------
 
-// The call that a rank is about to make, for others to compare with their own.
+// The call that a rank is about to make; ranks compare their heads.
 struct group_head {
     uint32_t magic;
     uint8_t kind, dtype;
@@ -48,7 +48,7 @@ struct group_head {
 };
 // Returns the head of a collective.
 struct group_head head_of(zl_group g, const struct op_transfer *t, uint64_t number);
-// Returns whether two ranks make the same call, or b receives what a sends, or sends what a receives.
+// Returns whether two ranks make the same call, or b receives what a sends, or a receives what b sends.
 bool head_is_same(const struct group_head *a, const struct group_head *b);
 // Writes a sentence that says how two calls differ.
 void head_difference(const struct group_head *a, const struct group_head *b, char *out, size_t bytes);
@@ -131,15 +131,15 @@ bool meeting_hold(const struct group_invitation *i, struct wire_host **hosts, in
 
 // flow.c: bytes that go round a ring ------------------------------------------------------------------------
 
-// Bytes to be sent, or room for bytes to be received. These are combined with the bytes at `with` unless it
-// is NULL.
+// Bytes to be sent, or room for bytes to be received. Received bytes are combined with those at `with` unless
+// it is NULL.
 struct flow_span {
     char *at;
     const char *with;
     size_t bytes;
 };
-// What one pair of sockets is to send and receive. The first `lead` bytes may be sent at once; byte lead + n
-// only after more than n bytes were received.
+// The data that one pair of sockets sends and receives. The first `lead` bytes may be sent at once; byte lead
+// + n only after more than n bytes were received.
 struct flow {
     int in, out; // -1: nothing
     struct flow_span *send, *get;
@@ -153,14 +153,14 @@ struct flow {
 };
 enum { FLOW_STAGE = 1 << 18 };
 enum flow_end { FLOW_DONE, FLOW_LOST_IN, FLOW_LOST_OUT, FLOW_OTHER };
-// What flow_run calls. Each returns false, with an error, to end it.
+// The functions that flow_run calls. Each returns false, with an error, to end it.
 struct flow_watch {
-    // Called while nothing moves, with the nanoseconds since something did.
+    // Called while no byte moves, with the nanoseconds since the last one did.
     bool (*idle)(void *context, int64_t still_ns);
     // Called when the head `hear` of a flow is complete.
     bool (*heard)(void *context, const struct flow *f);
     void *context;
-    const int *socket; // two sockets, or -1, whose messages make it call idle at once
+    const int *socket; // two sockets, or -1; a message on one of them makes flow_run call idle at once
     int64_t pause_ns; // the longest time between two calls of idle
 };
 // Moves the bytes of all flows, and waits until that is done. Returns FLOW_LOST_IN or FLOW_LOST_OUT, without

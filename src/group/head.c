@@ -1,4 +1,4 @@
-// head.c - what a rank is about to call, in a few bytes that ranks compare.
+// head.c - the call that a rank is about to make, in a few bytes that ranks compare.
 
 #include "group/group.h"
 

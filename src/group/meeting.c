@@ -1,4 +1,4 @@
-// meeting.c - lets ranks that only know where rank 0 is find each other.
+// meeting.c - lets ranks that know only the address of rank 0 find each other.
 //
 // Each rank listens at a port of its own choice and reports it to rank 0, which sends the whole list to all
 // of them.
@@ -32,7 +32,7 @@ static bool gather(const struct group_invitation *i, struct wire_address *all, i
         int s = wire_accept(listener, (uint32_t)i->size, &who, deadline);
         ok = s >= 0;
         if (ok && socket[who.rank] >= 0) {
-            close(s); // it tries again
+            close(s); // a repeated connection: the rank tries again
             continue;
         }
         if (ok)
@@ -45,8 +45,8 @@ static bool gather(const struct group_invitation *i, struct wire_address *all, i
     return ok;
 }
 
-// Runs on rank 0: gathers the addresses of all ranks and sends each of them the list. Its own entry is the
-// address at which the others know it.
+// Runs on rank 0: gathers the addresses of all ranks and sends each of them the list. The address of rank 0
+// in it is the one by which the others know it.
 static bool lead(const struct group_invitation *i, struct wire_address *all, int64_t deadline) {
     int *socket = memory_alloc(sizeof *socket * (size_t)i->size);
     for (int k = 0; socket && k < i->size; k++)
@@ -75,7 +75,7 @@ static bool follow(const struct group_invitation *i, struct wire_address *all, i
               wire_get(s, all, sizeof *all * (size_t)i->size, deadline);
     if (s >= 0)
         close(s);
-    for (int k = 0; ok && k < i->size; k++) { // from outside: they end somewhere
+    for (int k = 0; ok && k < i->size; k++) { // terminates the received texts
         all[k].host[sizeof all->host - 1] = 0;
         all[k].port[sizeof all->port - 1] = 0;
     }

@@ -1,9 +1,9 @@
-// mpi.c - an engine on Open MPI, opened at run time: releases 4.1 and 5, whose handles are addresses of its
-// variables.
+// mpi.c - an engine that uses Open MPI, opened at run time: releases 4.1 and 5, whose handles are addresses
+// of its variables.
 //
-// Elements travel as integers of their size, and one operation of our own combines them with the row kernels
-// of the device: f16 and bf16 too, and NaN, as everywhere else. MPI's calls cannot be given up: when one
-// takes longer than the timeout, a thread that watches ends the job.
+// Elements are sent as unsigned integers of their size, and one operation of our own combines them with the
+// row kernels of the device, so that f16, bf16 and NaN behave as everywhere else. MPI's calls cannot be
+// interrupted: if one takes longer than the timeout, a watching thread ends the job.
 
 #include "group/group.h"
 
@@ -18,7 +18,7 @@ typedef void *mpi_handle;
 typedef void mpi_function(void *in, void *inout, int *count, mpi_handle *type);
 enum { MPI_SERIALIZED = 2, VERSION_LONGEST = 256, ERROR_LONGEST = 256 };
 static void *const in_place = (void *)1;
-static const int64_t most = 1 << 30; // elements that one call of MPI moves
+static const int64_t most = 1 << 30; // the most elements that one call of MPI moves
 
 static struct {
     int (*Get_library_version)(char *text, int *len);
@@ -92,7 +92,7 @@ static bool bind(void *library, const char **missing) {
     return library_bind(library, symbols, COUNT(symbols), missing);
 }
 
-// Every MPI answers this one, before anything is known of its handles.
+// Checks the version by a function that every MPI has, before anything else is known of its handles.
 static bool is_supported(void *library) {
     int len = 0;
     if (!library_bind(library, &(struct library_symbol)FUNCTION(Get_library_version), 1, NULL))
@@ -109,7 +109,7 @@ static bool is_supported(void *library) {
 }
 
 static bool load(void) {
-    static int state; // 1: it is there; under the lock of group.c
+    static int state; // 1: loaded; guarded by the lock of group.c
     const char *own = setting_text(SETTING_MPI), *missing = NULL;
     if (state)
         return true;
@@ -165,7 +165,7 @@ struct mpi_group {
     bool is_broken;
 };
 
-static const struct op_transfer *current; // of the call that runs: MPI gives its operation no context
+static const struct op_transfer *current; // the running call, since MPI passes no context to its operation
 static bool any_broken;
 
 static void combine(void *in, void *inout, int *count, mpi_handle *type) {
@@ -297,7 +297,7 @@ static int run_call(struct mpi_group *g, const struct op_transfer *t) {
     }
 }
 
-// With ZL_GROUP_CHECK, ranks compare what they are about to call.
+// Compares, if ZL_GROUP_CHECK is set, the calls that all ranks are about to make.
 static bool check(struct mpi_group *g, const struct op_transfer *t) {
     char text[400];
     if (!setting_flag(SETTING_GROUP_CHECK) || group_is_between_ranks(t->kind))
@@ -362,8 +362,8 @@ static zl_group split(zl_group base, int color, int key) {
                 : wrap(comm);
 }
 
-// Who ends without it ends the whole job with an error. After one, others may be gone, and it would wait for
-// them.
+// Finalizes MPI at exit, since a rank that exits without it ends the whole job with an error. Does not do so
+// after a failure: other ranks may have ended, and it would wait for them.
 static void finish(void) {
     int ended = 0;
     mpi.Finalized(&ended);

@@ -1,9 +1,9 @@
 // nccl.c - an engine that uses NCCL, for arrays on NVIDIA's GPUs. The library is opened at run time and runs
 // on the stream of the group's lane, without a copy on the host.
 //
-// The ranks also have a ring of sockets, by which they agree on NCCL's id, split, compare calls, and learn
-// who is missing: NCCL itself would only wait. Its calls never block here: a rank polls the library, the
-// stream and the ring until its work is done, and gives up with ncclCommAbort.
+// The ranks also have a ring of sockets, by which they exchange NCCL's id, split, compare calls, and find out
+// which rank is missing: NCCL itself would only wait. NCCL's calls do not block here: a rank polls the
+// library, the stream and the ring until its work is done, and gives up with ncclCommAbort.
 
 #include <limits.h>
 #include <sched.h>
@@ -21,7 +21,7 @@ typedef struct nccl_comm_ *nccl_comm;
 struct nccl_id {
     char bytes[128];
 };
-// ncclConfig_t of 2.18, which newer releases take too.
+// ncclConfig_t of NCCL 2.18, which newer releases accept too.
 struct nccl_config {
     size_t bytes;
     unsigned magic, version;
@@ -83,10 +83,10 @@ static bool bind(void *library, const char **missing) {
     return library_bind(library, symbols, COUNT(symbols), missing);
 }
 
-// Returns the stream whose device this thread computes on, which groups use; NULL, with an error, if NCCL
-// does not work there.
+// Returns this thread's default stream, whose device groups use. Returns NULL, with an error, if NCCL does
+// not work on it.
 static zl_stream load(void) {
-    static bool is_there; // under the lock of group.c
+    static bool is_there; // guarded by the lock of group.c
     const char *missing = NULL;
     int version = 0;
     zl_stream s = zl_default_stream();
@@ -116,14 +116,14 @@ static zl_stream load(void) {
 
 struct nccl_group {
     struct zl_group_ base;
-    struct ring *ring;       // beside it
+    struct ring *ring;       // of the same ranks, over sockets
     struct wire_host *hosts; // of all ranks
-    nccl_comm comm;          // NULL: not begun, of one rank, or given up
-    struct nccl_group *next; // of all that there are
-    const char *function;    // of NCCL, called last
+    nccl_comm comm;          // NULL: not begun yet, a group of one rank, or aborted
+    struct nccl_group *next; // in the list of all groups
+    const char *function;    // the function of NCCL that was called last
 };
 static struct nccl_group *groups;
-static unsigned era; // of the fork that made the process which opened the first
+static unsigned era; // fork_era when the first group was made
 static struct lock groups_lock;
 ZL_AT_LOAD {
     fork_guard(&groups_lock);
@@ -136,8 +136,8 @@ static bool give_up(struct nccl_group *g) {
     return false;
 }
 
-// Reports a failure of NCCL. If a rank has gone, NCCL fails too; its neighbour in the ring then knows which
-// rank it is.
+// Reports a failure of NCCL. If a rank has ended, NCCL fails too; then this waits for the ring to find out
+// which rank that is.
 static bool fails(struct nccl_group *g, int code) {
     enum { PATIENCE_NS = 1000000000, PAUSE_NS = 1000000 };
     char text[320];
@@ -156,8 +156,8 @@ static bool fails(struct nccl_group *g, int code) {
 
 // Waiting ---------------------------------------------------------------------------------------------------
 
-// Returns the state of the call that was enqueued: first NCCL's, then the stream's, with the values of
-// `progress` of struct op_transfer. *code: the error.
+// Returns the state of the enqueued call, first NCCL's and then the stream's, as the values of `progress` of
+// struct op_transfer. Sets *code to NCCL's error.
 static int look(struct nccl_group *g, const struct op_transfer *t, int *code) {
     int failed = nccl.CommGetAsyncError(g->comm, code);
     if (failed) {
@@ -169,7 +169,7 @@ static int look(struct nccl_group *g, const struct op_transfer *t, int *code) {
     return t ? t->progress(t->queue) : 1;
 }
 
-// Polls continuously at first; after a while, only now and then.
+// Polls continuously at first, and later with pauses.
 static void pause_for(int64_t waited_ns) {
     enum { SPIN_NS = 200000, SHORT_NS = 20000, LONG_NS = 500000, LONG_AFTER_NS = 20000000 };
     if (waited_ns < SPIN_NS)
@@ -201,8 +201,8 @@ static bool wait_for(struct nccl_group *g, const struct op_transfer *t) {
 
 // Collectives -----------------------------------------------------------------------------------------------
 
-// Returns NCCL's number of a dtype that it can combine, or -1. Sets *times to how many of NCCL's numbers make
-// one element.
+// Returns NCCL's number of a dtype that it can combine, or -1. Sets *times to the number of NCCL's elements
+// per element.
 static int type_of(zl_dtype dtype, int *times) {
     *times = dtype == ZL_COMPLEX64 ? 2 : 1;
     switch (dtype) {
@@ -233,7 +233,7 @@ static bool takes(enum collective kind, zl_dtype dtype) {
     return !combines(kind) || (type_of(dtype, &times) >= 0 && !(is_extreme && dtype == ZL_COMPLEX64));
 }
 
-// The sum of booleans is their maximum: whether one of them is true.
+// Returns NCCL's operation. The sum of booleans is their maximum: whether one of them is true.
 static int operation(const struct op_transfer *t) {
     return t->kind == COLLECTIVE_ALL_MIN                          ? NCCL_MIN
            : t->kind == COLLECTIVE_ALL_MAX || t->dtype == ZL_BOOL ? NCCL_MAX
@@ -257,7 +257,8 @@ static int exchange(struct nccl_group *g, const struct op_transfer *t, size_t by
     return code ? first_of(code, nccl.GroupEnd()) : CALL(g, GroupEnd);
 }
 
-// A send also returns what it sent. If the result has other memory, this rank sends the data to itself.
+// Sends to a rank. The result of a send is the data that it sent; if it has memory of its own, this rank
+// sends the data to itself.
 static int send_to(struct nccl_group *g, const struct op_transfer *t, size_t bytes) {
     int code = CALL(g, GroupStart);
     if (!code)
@@ -320,7 +321,7 @@ static bool by_ring(struct nccl_group *g, const char *name, enum collective kind
                                                              .out = out,
                                                              .in_count = in_bytes,
                                                              .out_count = out_bytes});
-    g->ring->number = number; // it is none of the group's
+    g->ring->number = number; // these calls are not counted
     memset(g->ring->waiting, 0, sizeof *g->ring->waiting * (size_t)g->base.size);
     return ok;
 }
@@ -329,7 +330,7 @@ static bool by_ring(struct nccl_group *g, const char *name, enum collective kind
 static bool begin_comm(struct nccl_group *g) {
     struct nccl_id id = {{0}};
     struct nccl_config config = {.bytes = offsetof(struct nccl_config, shares) +
-                                          sizeof config.shares, // newer ones have more right behind it
+                                          sizeof config.shares, // newer releases have more fields after it
 
                                  .magic = magic,
                                  .version = NCCL_OF_CONFIG,
@@ -366,8 +367,8 @@ static void free_group(zl_group base) {
     memory_free(g);
 }
 
-// At the end of the program: waits for a limited time while other ranks still read this rank's memory, then
-// tells the neighbours.
+// Runs at exit: waits for a limited time until other ranks have read this rank's memory, then tells the
+// neighbours.
 static void leave_all(void) {
     enum { PATIENCE_NS = 2000000000, PAUSE_NS = 200000 };
     int64_t deadline = clock_ns() + PATIENCE_NS;
@@ -381,9 +382,9 @@ static void leave_all(void) {
 
 static zl_group split(zl_group base, int color, int key);
 
-// Makes a group that takes over the ring and the hosts. Returns NULL, with an error, on failure.
+// Makes a group that takes over the ring and the hosts. Returns NULL, with an error, if that fails.
 static zl_group make(struct ring *r, struct wire_host *hosts, int count, const char *name) {
-    static bool is_watched; // under the lock of group.c, or while a group splits, which there is then
+    static bool is_watched; // guarded by the lock of group.c, or by the collective split
     struct nccl_group *g = memory_zero(sizeof *g);
     if (!g || !r) {
         if (r)
@@ -400,7 +401,7 @@ static zl_group make(struct ring *r, struct wire_host *hosts, int count, const c
                                  .close = free_group,
                                  .takes = takes};
     atomic_init(&g->base.refs, 1);
-    r->base.engine = "nccl"; // as errors say
+    r->base.engine = "nccl"; // for errors
     r->is_beside = true;
     r->name = name;
     g->ring = r;
@@ -457,7 +458,7 @@ const struct group_engine group_nccl = {"nccl", is_available, is_prepared, open_
 
 // Splitting -------------------------------------------------------------------------------------------------
 
-// What each rank tells all others before a split. A negative color means that it cannot take part.
+// The data that each rank sends to all others before a split. A negative color says that it cannot take part.
 struct member {
     int color, key, rank;
     char port[8];
@@ -520,7 +521,7 @@ static zl_group split(zl_group base, int color, int key) {
     zl_stream s = base->stream;
     struct member *all = memory_zero(sizeof *all * (size_t)base->size);
     if (!all ||
-        !s->device->library(s->unit, "nccl", 2)) // this thread may be another one than that which began
+        !s->device->library(s->unit, "nccl", 2)) // this may not be the thread that made the group
         return memory_free(all), NULL;
     int listener = wire_listen(&(struct wire_address){"0.0.0.0", "0"});
     zl_group out = split_with(g, all, color, key, listener);

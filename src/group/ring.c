@@ -1,7 +1,8 @@
-// ring.c - an engine of sockets: each rank is connected to the next one, in a ring, as MLX's is.
+// ring.c - an engine that uses sockets: each rank is connected to the next one, in a ring, as in MLX.
 //
-// MLX_HOSTFILE names a JSON file with a list of "address:port" for each rank, MLX_RANK this one. torchrun and
-// srun name a place to meet instead. Groups are not split, and ranks send to neighbours only.
+// MLX_HOSTFILE names a JSON file with a list of "address:port" for each rank, and MLX_RANK is the rank of
+// this process. torchrun and srun give the address of rank 0 instead. Groups cannot be split, and ranks send
+// only to their neighbours.
 
 #include "group/ring.h"
 
@@ -75,7 +76,7 @@ static struct ring *make(int rank, int size, int links) {
 
 // Connecting: everybody listens, then connects to the right without waiting for an answer, then accepts from 
 
-// The last link is that of alarms; it goes to the first address.
+// Returns where the socket of a link is stored. The last link is for alarms; it uses the first address.
 static int *socket_of(struct ring *r, int link, int side) {
     return link < r->links ? &r->data[link][side] : &r->alarm[side];
 }
@@ -97,7 +98,7 @@ static bool accept_left(struct ring *r, const int *listener, int64_t deadline) {
         int s = wire_accept(listener[link % r->links], (uint32_t)r->base.size, &who, deadline);
         if (s < 0)
             return false;
-        // Links of one address may come in any order.
+        // Links to the same address may connect in any order.
         bool fits = (int)who.rank == ring_neighbour(r, RING_LEFT) && who.link <= (uint32_t)r->links &&
                     *socket_of(r, (int)who.link, RING_LEFT) < 0;
         if (!fits) {

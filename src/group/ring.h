@@ -1,5 +1,4 @@
-// ring.h - what the files of the ring share: its connections, and what ranks tell each other when something
-// is wrong.
+// ring.h - shared by the files of the ring: its connections, and the messages by which ranks report trouble.
 
 #ifndef RING_H
 #define RING_H
@@ -9,22 +8,22 @@
 enum { RING_LINKS = 16, RING_LEFT = 0, RING_RIGHT = 1 };
 
 struct ring {
-    struct zl_group_ base; // first: the schedule and ops know it as that
+    struct zl_group_ base; // the first member, since the schedule and ops use its address
     int links;             // connections to each neighbour
     int data[RING_LINKS][2];
-    int alarm[2];          // one more each, on which nothing is sent as long as all is well
-    uint64_t number;       // of the collective that runs, those between two ranks not counted
+    int alarm[2];          // one more each, for messages about trouble
+    uint64_t number;       // of the collective that runs; sends and receives are not counted
     const char *name;      // of the op that runs
-    uint64_t *waiting;     // by rank: the number at which it said that it waits; 0: it did not
-    bool said;             // this rank told the others that it waits
-    bool is_beside;        // another engine moves the data
-    bool left[2];          // that neighbour said that it needs the ring no more
-    char *broken;          // why nothing can run any more; NULL: all is well
+    uint64_t *waiting;     // by rank: the number at which it reported that it waits; 0: it did not
+    bool said;             // this rank has reported that it waits
+    bool is_beside;        // another engine moves the data, and uses the ring besides
+    bool left[2];          // that neighbour has reported that it does not need the ring any more
+    char *broken;          // why no more collectives can run; NULL: there was no failure
     struct flow flow[RING_LINKS];
     struct flow_span *span; // of all flows
     struct group_head say, hear, *heads;
     char *stage;            // of all links
-    char *spare;            // memory for what is passed on
+    char *spare;            // memory for data that is passed on
     size_t spare_bytes;
 };
 
@@ -32,9 +31,9 @@ struct ring {
 
 // Returns whether MLX_HOSTFILE and MLX_RANK are set.
 bool ring_has_hostfile(void);
-// Returns the ring of all processes, by the file of hosts or, if `by` is not NULL, by that invitation; NULL
-// and an error if that fails. Also sets the list of hosts, which the caller frees with wire_free_hosts in
-// both cases. Other engines have a ring besides their own connections.
+// Returns the ring of all processes, by the file of hosts or, if `by` is not NULL, by that invitation.
+// Returns NULL, with an error, if that fails. Also sets the list of hosts, which the caller frees with
+// wire_free_hosts in both cases. Other engines use a ring besides their own connections.
 struct ring *ring_open(const struct group_invitation *by, struct wire_host **hosts, int *count);
 // Returns the ring of `size` ranks, each of which listens at its addresses, or NULL and an error. The caller
 // frees it with ring_close, and closes the listeners.
@@ -60,11 +59,11 @@ bool ring_idle(void *ring, int64_t still_ns);
 // ring with that reason, or because the neighbour has ended. Returns false, with an error.
 bool ring_lost(struct ring *r, int side);
 
-// Does what ring_idle does, for an engine that has a ring besides its own connections, while it waits. It
-// also ends the ring if a neighbour has ended without ring_leave and nothing came for 2 s, or is_lost: the
-// engine knows that nothing will come. Returns false, with an error, if the ring has ended.
+// Does what ring_idle does, for an engine that uses a ring besides its own connections, while it waits. Also
+// ends the ring if a neighbour has ended without ring_leave and nothing came for 2 s, or if is_lost, that is,
+// the engine knows that nothing will come. Returns false, with an error, if the ring has ended.
 bool ring_attend(struct ring *r, int64_t still_ns, bool is_lost);
-// Tells the neighbours that this rank has done its part.
+// Tells the neighbours that this rank does not need the ring any more.
 void ring_leave(struct ring *r);
 
 // ring_steps.c ----------------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 // ring_alarm.c - the messages by which ranks of a ring report trouble, so that each can name the ranks that
 // are missing.
 //
-// They travel in both directions, on connections of their own. A rank that has received nothing for half of
-// the timeout says "I wait at number N"; one that gives up says "it is over, because ...". Ranks that wait
-// pass both on. At the timeout, the ranks that did not say that they wait are missing. A third message, "I
-// have done my part", is for neighbours under an engine that has a ring in addition to its own connections.
+// The messages go in both directions, on connections of their own. A rank that has received nothing for half
+// of the timeout sends "I wait at number N"; one that gives up sends "it is over, because ...". Waiting ranks
+// pass both on. At the timeout, the ranks that did not report that they wait are missing. A third message, "I
+// have done my part", is for neighbours under an engine that uses a ring in addition to its own connections.
 
 #include "group/ring.h"
 
@@ -18,7 +18,7 @@
 #include "schedule/schedule.h"
 
 enum { PATIENCE_MS = 1000 };
-static const int64_t NEEDLESS_NS = 2000000000; // by then, all that a rank had done before it ended has come
+static const int64_t NEEDLESS_NS = 2000000000; // by then, all data of a rank that has ended has arrived
 
 enum alarm_kind { ALARM_WAITS = 1, ALARM_OVER, ALARM_LEAVES };
 struct alarm {
@@ -37,8 +37,8 @@ static void tell_both(const struct ring *r, const struct alarm *a) {
     tell(r, a, RING_RIGHT);
 }
 
-// Closes the data connections, which tells the others that this rank has gone. They can still read messages
-// sent to them before.
+// Closes the data connections, so that the neighbours notice that this rank has ended. They can still read
+// messages sent to them before.
 static void hang_up(struct ring *r) {
     for (int i = 0; i < r->links; i++)
         for (int side = 0; side < 2; side++)
@@ -109,8 +109,8 @@ static bool hear_all(struct ring *r) {
     return true;
 }
 
-// Appends the ranks that did not say that they wait at this number, as in "2, 3", and returns how many they
-// are.
+// Appends the ranks that did not report that they wait at this number, as in "2, 3", and returns their
+// number.
 static int list_missing(const struct ring *r, struct text *out) {
     int missing = 0;
     for (int i = 0; i < r->base.size; i++)
@@ -160,8 +160,8 @@ bool ring_idle(void *context, int64_t still_ns) {
     return true;
 }
 
-// A rank that gives up says so before it closes anything: one that closed everything and said nothing has
-// ended.
+// A rank that gives up sends a message before it closes its connections. So if a neighbour closed them
+// without a message, it has ended.
 bool ring_lost(struct ring *r, int side) {
     for (int64_t deadline = clock_ns() + (int64_t)PATIENCE_MS * 1000000; clock_ns() < deadline;) {
         struct pollfd p[2] = {{r->alarm[0], POLLIN, 0}, {r->alarm[1], POLLIN, 0}};

@@ -1,10 +1,9 @@
-// ring_steps.c - collectives as bytes that travel around the ring: what each rank sends and receives, in
-// which order.
+// ring_steps.c - collectives as steps around the ring: what each rank sends and receives, in which order.
 //
 // Sums are a reduce-scatter followed by an all-gather (ring all-reduce): part k of the data starts at rank k
-// + 1 and is complete at rank k, so that its sum is formed in the same order for all ranks; then it travels
-// around once more. Small data is gathered whole instead, in half as many steps, and combined in the order of
-// ranks.
+// + 1 and is complete at rank k, so that its sum is formed in the same order for all ranks; then it goes
+// around once more. Small data is instead gathered from all ranks, in half as many steps, and combined in the
+// order of ranks.
 
 #include "group/ring.h"
 
@@ -86,7 +85,7 @@ static bool run_flows(struct ring *r, int count, const struct op_transfer *t) {
         return ring_lost(r, r->flow[which].in == r->data[which][RING_LEFT] ? RING_LEFT : RING_RIGHT);
     case FLOW_LOST_OUT:
         return ring_lost(r, r->flow[which].out == r->data[which][RING_RIGHT] ? RING_RIGHT : RING_LEFT);
-    default: return false; // the error is set
+    default: return false; // the error is set already
     }
 }
 
@@ -109,9 +108,9 @@ static struct stripe stripe_of(const struct ring *r, int link, int64_t count, si
     return (struct stripe){begin + from, to - from};
 }
 
-// Adds the steps of a reduce-scatter around the ring. This rank's part is summed into `to`, which lies
-// to_begin bytes from the beginning of the data; the partial sums of other parts pass through `way`. Part
-// `part_of(r, 1)` is sent first.
+// Adds the steps of a reduce-scatter around the ring. This rank's part is summed into `to`, which is to_begin
+// bytes after the beginning of the data; the partial sums of other parts pass through `way`. Part `part_of(r,
+// 1)` is sent first.
 static void add_reduction(struct ring *r, struct flow *f, int link, const struct op_transfer *t, size_t item,
                           char *to, size_t to_begin, char *way) {
     const char *in = t->in;
@@ -128,7 +127,7 @@ static void add_reduction(struct ring *r, struct flow *f, int link, const struct
     }
 }
 
-// Adds the steps of an all-gather: the part of every rank travels around the ring. leads: this rank's part is
+// Adds the steps of an all-gather: the part of every rank goes around the ring. leads: this rank's part is
 // complete from the beginning.
 static void add_round(struct ring *r, struct flow *f, int link, int64_t count, size_t item, char *all,
                       bool leads) {
@@ -244,8 +243,8 @@ static bool exchange(struct ring *r, const struct op_transfer *t) {
     return true;
 }
 
-// Sends to a neighbour or receives from it. With two ranks, each is the other's left and right neighbour:
-// what is sent to the right arrives from the left.
+// Sends to a neighbour or receives from it. With two ranks, each is both the left and the right neighbour of
+// the other: data sent to the right arrives from the left.
 static bool between(struct ring *r, const struct op_transfer *t) {
     bool sends = t->kind == COLLECTIVE_SEND;
     int right = ring_neighbour(r, RING_RIGHT), left = ring_neighbour(r, RING_LEFT);

@@ -1,8 +1,8 @@
-// wire.c - sockets between processes: made, and kept from strangers.
+// wire.c - sockets between processes of a job, and the check that keeps other processes out.
 //
-// Who connects sends a hello: who it is, a number used once, and the SHA-256 of both with the token of the
-// job, which never crosses the wire. Who accepts lets go of everybody else, and proves the same about the
-// number.
+// The connecting rank sends a hello: its name, a nonce, and the SHA-256 of both and the token of the job,
+// which itself is never sent. The accepting rank closes all other connections, and answers with a proof over
+// the nonce.
 
 #include "group/group.h"
 
@@ -34,7 +34,7 @@ bool wire_add_address(struct wire_host *host, const char *text) {
     host->address = address;
     address += host->addresses;
     size_t len = colon ? (size_t)(colon - text) : 0;
-    bool bracketed = len > 2 && text[0] == '[' && text[len - 1] == ']'; // of IPv6
+    bool bracketed = len > 2 && text[0] == '[' && text[len - 1] == ']'; // an IPv6 address
     text += bracketed;
     len -= bracketed ? 2 : 0;
     if (!len || len >= sizeof address->host || !colon[1] || strlen(colon + 1) >= sizeof address->port ||
@@ -96,7 +96,7 @@ void wire_free_hosts(struct wire_host *hosts, int count) {
 
 // Waiting ---------------------------------------------------------------------------------------------------
 
-// False at the deadline; errno is ETIMEDOUT then.
+// Waits until the socket is ready. Returns false, with errno ETIMEDOUT, at the deadline.
 static bool wait_for(int socket, short events, int64_t deadline) {
     struct pollfd p = {socket, events, 0};
     for (;;) {
@@ -183,7 +183,7 @@ int wire_port(int listener) {
                                          : ((struct sockaddr_in *)&a)->sin_port);
 }
 
-// One try; errno says why it failed.
+// Tries once to connect. Returns -1, with errno set, if that fails.
 static int try_connect(const struct addrinfo *a, int64_t deadline) {
     int s = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), why = 0;
     socklen_t len = sizeof why;
@@ -225,7 +225,7 @@ struct hello {
 };
 static const char magic[8] = "ZLGROUP1";
 
-// What only who knows the token can write of these bytes.
+// Writes a proof about these bytes, which only a process that knows the token can compute.
 static bool prove(char role, const void *data, size_t bytes, char *out) {
     struct text t = {0};
     char digest[PROOF + 1];
@@ -269,7 +269,8 @@ bool wire_hear_answer(int socket, const char nonce[16], int64_t deadline) {
                         "group: who listens there does not know the token of this job (ZL_GROUP_TOKEN)"));
 }
 
-// Whether it is one of us; it is answered then. Errors are its own affair.
+// Returns whether the connection is from a rank of the group, and if so answers it. Errors of other
+// connections are dropped.
 static bool welcome(int socket, uint32_t size, struct wire_name *who) {
     struct hello h;
     char proof[PROOF];

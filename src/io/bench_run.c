@@ -1,5 +1,5 @@
-// bench_run.c - zellige_bench.h: reads the run folders of `zellige bench`. Tables say which members of the
-// JSON are read into what; other members are skipped, so that files of later versions can be read.
+// bench_run.c - zellige_bench.h: reads the run folders of `zellige bench`. Tables map members of the JSON to
+// fields of structs; other members are skipped, so that files of later versions can be read.
 
 #include "zellige_bench.h"
 
@@ -24,7 +24,7 @@ struct zl_run_ {
     int peaks, peak_cap;
     zl_run_row *row;
     int rows, row_cap;
-    bool has_rows; // the list, which may be empty
+    bool has_rows; // the list exists; it may be empty
 };
 
 struct zl_history_ {
@@ -40,7 +40,7 @@ enum field_type { TEXT, NUMBER, INTEGER, FLAG };
 struct field {
     const char *name;
     enum field_type type;
-    size_t at; // in the struct
+    size_t at; // offset in the struct
 };
 
 static bool read_text(struct json *j, struct arena *arena, const char **out) {
@@ -70,7 +70,7 @@ static bool read_field(struct json *j, struct arena *arena, const struct field *
     return json_flag(j, place);
 }
 
-// The member of that name, or nothing of it.
+// Reads the value of a member into its field, or skips it if there is no such field.
 static bool read_member(struct json *j, struct arena *arena, const struct field *fields, const char *name,
                         void *into) {
     for (; fields->name; fields++)
@@ -79,7 +79,7 @@ static bool read_member(struct json *j, struct arena *arena, const struct field 
     return json_skip(j);
 }
 
-// What is not in the file is "" or NaN.
+// Sets all fields to their values for a missing member: "" or NaN.
 static void clear(const struct field *fields, void *into) {
     for (; fields->name; fields++) {
         void *place = (char *)into + fields->at;
@@ -161,7 +161,7 @@ static bool add_size(struct json *j, void *context) {
     return true;
 }
 
-struct place { // where a row goes
+struct place { // the row that is being read
     struct arena *arena;
     zl_run_row *row;
 };
@@ -357,7 +357,7 @@ static bool add_entry(struct json *j, zl_history history, const char *root) {
         return false;
     run->path = arena_text(&history->arena, "%s/%s", root, run->path);
     for (int i = 0; run->path && i + 1 < history->runs; i++)
-        if (!strcmp(history->run[i].path, run->path)) { // of one that was resumed the last line counts
+        if (!strcmp(history->run[i].path, run->path)) { // for a run that was resumed, the last line counts
             history->run[i] = *run;
             history->runs--;
             return true;

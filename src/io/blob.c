@@ -1,4 +1,4 @@
-// blob.c - the bytes of a file, mapped or read, and arrays of them.
+// blob.c - the bytes of a file, mapped or read, and arrays that use them.
 
 #include "io/io.h"
 #include "op/ops.h"
@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 enum {
-    // Arrays of at most so many bytes are copied: to keep a file mapped for them costs more.
+    // Arrays of at most this many bytes are copied, since keeping a file mapped for them costs more.
     COPY_MOST = 1 << 20,
-    // Files of fewer bytes are read: nobody who overwrites them can then end the program, and up to here it
-    // costs no more than to map them (Neoverse-V1, 2026-11, load and sum: of 1.1 MB 71 us read and 79 mapped,
-    // of 2 MiB 126 and 74).
+    // Files of fewer bytes are read instead of mapped: a program that overwrites them then cannot end this
+    // one, and up to this size reading costs no more than mapping (Neoverse-V1, 2026-11, load and sum: 1.1 MB
+    // took 71 us read and 79 us mapped, 2 MiB took 126 and 74 us).
     MAP_LEAST = 1 << 20,
 };
 
@@ -30,7 +30,8 @@ static struct blob *new_blob(const char *function, const char *label) {
     return b;
 }
 
-// Fills b; false and an error. What is read counts as memory of arrays, which the limit is on.
+// Opens the file of b. Returns false, with an error, if that fails. Bytes that are read count as memory of
+// arrays, which has a limit.
 static bool read_file(struct blob *b, const char *path, bool map) {
     const char *data = map ? file_map(path, MAP_LEAST, &b->bytes) : NULL;
     b->mapped = data != NULL;
@@ -88,7 +89,7 @@ static struct blob *retain(struct blob *b) {
     return b;
 }
 
-// "x.npz: 'name'", to be freed.
+// Returns a label such as "x.npz: 'name'", which the caller frees.
 static char *label_of(const struct blob *whole, const char *name) {
     struct text label = {0};
     text_add(&label, "%s: '%.200s'", whole->label, name);
@@ -134,7 +135,7 @@ void blob_release(struct blob *b) {
         memory_free((void *)(uintptr_t)b->data);
     if (b->counted)
         allocator_count(-(int64_t)b->there, false);
-    blob_release(b->whole); // once: parts have no parts
+    blob_release(b->whole); // no recursion: parts have no parts
     memory_free(b->label);
     memory_free(b);
 }
@@ -170,7 +171,7 @@ static zl_array share(struct blob *b, size_t offset, zl_dtype dtype, zl_shape sh
                            &(zl_foreign_options){.release = release, .context = retain(b)});
 }
 
-// What an array of a packed blob is unpacked from.
+// The place in a packed blob from which an array is unpacked.
 struct unpacking {
     struct blob *blob;
     size_t offset;
@@ -213,7 +214,7 @@ zl_array blob_array(struct blob *b, size_t offset, zl_dtype dtype, zl_shape shap
         return NULL;
     if (bytes == 0)
         return zl_zeros(shape, dtype);
-    if (dtype == ZL_BOOL) // bytes may be anything, truth values not
+    if (dtype == ZL_BOOL) // bytes may have any value, booleans not
         return zl_not_equal(blob_array(b, offset, ZL_UINT8, shape), zl_scalar_int(0));
     if (b->packed)
         return unpack_late(b, offset, dtype, shape);

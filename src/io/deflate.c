@@ -1,10 +1,10 @@
-// deflate.c - deflated data by zlib, which is opened when it is first needed, and the checksum of zip.
+// deflate.c - deflated data by zlib, which is opened when it is first used, and the checksum of zip.
 
 #include "io/io.h"
 
 #include <string.h>
 
-// zlib's stream, as its interface has had it since 1995.
+// The stream struct of zlib, whose layout has not changed since 1995.
 struct stream {
     const void *next_in;
     unsigned avail_in;
@@ -31,7 +31,7 @@ enum {
     RAW = -15,
     MEMORY = 8
 };
-enum { PIECE = 1 << 30 }; // bytes that a stream is given at once
+enum { PIECE = 1 << 30 }; // bytes that are passed to a stream at once
 
 static struct {
     const char *(*version)(void);
@@ -62,7 +62,7 @@ static bool bind(void) {
 
 static bool open_zlib(const char *function) {
     static struct lock lock;
-    static int state; // 0: not tried, 1: there, -1: not
+    static int state; // 0: not tried yet, 1: found, -1: not found
     lock_take(&lock);
     if (state == 0)
         state = bind() ? 1 : -1;
@@ -84,7 +84,7 @@ static unsigned give(size_t *left) {
 struct inflation {
     struct stream s;
     size_t in_left;
-    int state; // what zlib said last
+    int state; // the last result of zlib
     uint32_t crc;
 };
 
@@ -105,7 +105,7 @@ static bool inflate_next(struct inflation *f, void *out, size_t bytes) {
     while (f->s.avail_out && f->state == OK) {
         if (f->s.avail_in == 0)
             f->s.avail_in = give(&f->in_left);
-        f->state = zlib.inflate(&f->s, NO_FLUSH); // without progress it is not OK
+        f->state = zlib.inflate(&f->s, NO_FLUSH); // returns an error if it makes no progress
         if (f->s.avail_out == 0)
             f->s.avail_out = give(&left);
     }
@@ -126,7 +126,7 @@ static bool inflate_over(struct inflation *f, size_t bytes) {
     return true;
 }
 
-// Returns whether the stream ends where inflation has come to.
+// Returns whether the stream ends at the present position.
 static bool inflate_ends(struct inflation *f) {
     char none;
     while (f->state == OK) {
@@ -204,7 +204,7 @@ uint32_t deflate_crc(uint32_t crc, const void *data, size_t bytes) {
     static uint32_t table[256];
     static struct lock lock;
     lock_take(&lock);
-    if (!table[1]) // the last to be written: a fork may come in between
+    if (!table[1]) // entry 1 is written last: a fork may interrupt the loop
         for (uint32_t i = 255; i > 0; i--) {
             table[i] = i;
             for (int k = 0; k < 8; k++)

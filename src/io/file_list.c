@@ -1,4 +1,4 @@
-// file_list.c - what a file holds: arrays and metadata by name.
+// file_list.c - the contents of a file: arrays and metadata by name.
 
 #include "io/io.h"
 

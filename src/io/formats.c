@@ -1,4 +1,4 @@
-// formats.c - the public functions: files of all formats, by name and in memory.
+// formats.c - the public functions for files of all formats, on disk and in memory.
 
 #include "io/io.h"
 
@@ -47,7 +47,7 @@ static const struct format *find_by_extension(const char *function, const char *
 
 // Loading ---------------------------------------------------------------------------------------------------
 
-// Takes the blob over; NULL and an error.
+// Loads a file from the blob, which it releases. Returns NULL, with an error, if that fails.
 static zl_file *load(const struct format *format, struct blob *b) {
     zl_file *file = b ? zl_file_new() : NULL;
     bool ok = file != NULL;

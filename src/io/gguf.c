@@ -81,7 +81,7 @@ static bool add_strings(struct reader *r, zl_file *out, const char *name, uint64
     return ok;
 }
 
-// Adds a metadata entry of numbers. They are copied, as they are few; float64 becomes float32, as in MLX.
+// Adds a metadata entry of numbers. They are copied, since they are few; float64 becomes float32, as in MLX.
 static bool add_numbers(struct reader *r, zl_file *out, const char *name, uint32_t type, uint64_t count,
                         zl_shape shape) {
     zl_dtype dtype = gguf_value_dtype(type);
@@ -135,7 +135,7 @@ struct tensor {
     const char *name;
     uint32_t ndim, type;
     uint64_t offset;
-    int64_t dim[MOST_AXES]; // as ours, the last axis last
+    int64_t dim[MOST_AXES]; // in our order: the last axis last
 };
 
 static bool read_tensor(struct reader *r, zl_file *out, struct tensor *t) {
@@ -189,7 +189,8 @@ static bool add_tensor(struct blob *b, zl_file *out, const struct tensor *t, siz
         blob_array(b, bytes ? start + (size_t)t->offset : 0, gguf_tensor_dtype(t->type), shape));
 }
 
-// Reads past the list of tensors, to where the elements begin. Offsets that are too big are refused later.
+// Reads past the list of tensors, after which the elements begin. Offsets that are too large are refused
+// later.
 static bool pass_tensors(struct reader *r, zl_file *out, uint64_t count) {
     struct tensor t;
     struct spans spans = {0};
@@ -204,7 +205,7 @@ static bool pass_tensors(struct reader *r, zl_file *out, uint64_t count) {
     return ok;
 }
 
-// Where the elements begin is known only behind the list, which is therefore read twice.
+// Reads the list of tensors twice, since where the elements begin is known only after the list.
 static bool read_tensors(struct reader *r, zl_file *out, uint64_t count, uint64_t align) {
     struct tensor t;
     struct reader again = *r;

@@ -7,7 +7,7 @@
 
 enum { GGUF_VERSION = 3, GGUF_ALIGN = 32 };
 
-// Values of the metadata.
+// Types of metadata values.
 enum gguf_value {
     GGUF_UINT8,
     GGUF_INT8,
@@ -25,7 +25,7 @@ enum gguf_value {
     GGUF_VALUES
 };
 
-// Elements of tensors. Those that are blocks become float16, or several arrays.
+// Types of tensor elements. Those in blocks become float16, or several arrays.
 enum {
     GGUF_F32 = 0,
     GGUF_F16 = 1,
@@ -45,25 +45,26 @@ enum {
     GGUF_BF16 = 30
 };
 
-// Return the dtype of a value of the metadata; of elements of a tensor. ZL_DTYPE_COUNT: there is none.
+// Return the dtype of a metadata value type; of a tensor element type. ZL_DTYPE_COUNT: there is none.
 zl_dtype gguf_value_dtype(uint32_t value);
 zl_dtype gguf_tensor_dtype(uint32_t type);
-// Return, for a dtype, the type of values; of elements. -1: there is none.
+// Return, for a dtype, the type of metadata values; of tensor elements. -1: there is none.
 int gguf_dtype_value(zl_dtype dtype);
 int gguf_dtype_tensor(zl_dtype dtype);
 
-// gguf_blocks.c: a type of elements quantised in blocks, and what they become: MLX's affine quantisation, or
-// mode gguf_k of zl_dequantize.
+// gguf_blocks.c: a type of tensor elements quantised in blocks, and the form that it is unpacked to: MLX's
+// affine quantisation, or mode gguf_k of zl_dequantize.
 struct gguf_blocks {
     uint32_t type;
-    int numbers, bytes; // of a block
-    int bits, group;    // of what it becomes
-    // of its scales and biases; ZL_UINT8: scales are the bytes of mode gguf_k, and there are no biases
+    int numbers, bytes; // elements and bytes of a block
+    int bits, group;    // bits of a code, and elements of a group, after unpacking
+    // of the unpacked scales and biases; ZL_UINT8: scales are the bytes of mode gguf_k, and there are no
+    // biases
     zl_dtype dtype;
-    int scales;         // of these elements that a block has
+    int scales;         // number of elements of this dtype that are the scales of a block
     void (*unpack)(const unsigned char *block, unsigned char *packed, void *scales, void *biases);
 };
-// Returns how blocks of this type are unpacked, or NULL if these are no blocks.
+// Returns how blocks of this type are unpacked, or NULL if the type does not consist of blocks.
 const struct gguf_blocks *gguf_blocks(uint32_t type);
 // Unpacks the blocks at an offset, and appends the packed words, their scales and, unless scales are bytes,
 // their biases to `out`. The caller has checked that the bytes are there. Returns false, with an error, if

@@ -1,8 +1,9 @@
 // gguf_blocks.c - unpacks tensors of gguf that are quantised in blocks into packed words, scales and biases.
 //
 // Q4_0 has an f16 scale and 16 bytes of two elements each; Q4_1 has a scale and a bias before them. Q5_0 and
-// Q5_1 are the same, with the fifth bits of all elements in four bytes before these. Q8_0 has a scale and 32
-// signed bytes. Byte j of four-bit blocks holds elements j and j + 16; MLX expects neighbours in a byte.
+// Q5_1 are the same, with the fifth bits of all elements in four bytes before the 16 bytes. Q8_0 has a scale
+// and 32 signed bytes. Byte j of four-bit blocks holds elements j and j + 16; MLX expects neighbours in a
+// byte.
 
 #include "io/gguf.h"
 
@@ -38,7 +39,7 @@ void gguf_pack_fives(const unsigned char *low, uint32_t high, unsigned char *pac
     }
 }
 
-// Unpacks the fifth bits, which come first, and the nibbles.
+// Unpacks the fifth bits, which come first, and then the nibbles.
 static void unpack_fives(const unsigned char *from, unsigned char *to) {
     unsigned char low[32];
     uint32_t high = (uint32_t)half_at(from) | (uint32_t)half_at(from + 2) << 16;
@@ -81,7 +82,7 @@ static void unpack_q5_1(const unsigned char *block, unsigned char *packed, void 
 static void unpack_q8_0(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
     put_half(block, -128, scales, biases);
     for (int j = 0; j < 32; j++)
-        packed[j] = block[2 + j] ^ 0x80; // from -128 on becomes from 0 on
+        packed[j] = block[2 + j] ^ 0x80; // codes start at 0 instead of -128
 }
 
 static const struct gguf_blocks all[] = {
@@ -116,14 +117,14 @@ static bool add_part(const struct blob *b, zl_file *out, const char *name, const
 
 // The arrays that a tensor is unpacked into: packed words, scales and biases.
 enum { WORDS, SCALES, BIASES, PARTS };
-enum { LEAVE_EACH = 1 << 20 }; // bytes of the file
+enum { LEAVE_EACH = 1 << 20 }; // bytes of the file after which pages are released
 struct parts {
     const struct gguf_blocks *type;
     const struct blob *blob;
-    size_t from; // in the blob
+    size_t from; // offset in the blob
     size_t blocks;
-    int pieces;          // that are unpacked at the same time
-    size_t bytes[PARTS]; // of a block; 0: there is no such part
+    int pieces;          // number of pieces that are unpacked in parallel
+    size_t bytes[PARTS]; // per block; 0: there is no such part
     struct storage *to[PARTS];
 };
 
@@ -137,12 +138,12 @@ static size_t block_at(const struct parts *p, size_t block) {
 }
 
 // Unpacks one of several pieces of the blocks, and releases the pages of the file that it has read: otherwise
-// both copies would be in memory.
+// the packed and the unpacked data would both be in memory.
 static void unpack_piece(void *data, int piece) {
     const struct parts *p = data;
     const size_t pieces = (size_t)p->pieces, from = p->blocks * (size_t)piece / pieces,
                  to = p->blocks * ((size_t)piece + 1) / pieces;
-    size_t next = from; // that no page is given back of
+    size_t next = from; // the first block whose pages are not released yet
     for (size_t i = from; i < to; i++) {
         p->type->unpack(p->blob->data + block_at(p, i), part_at(p, WORDS, i), part_at(p, SCALES, i),
                         part_at(p, BIASES, i));
@@ -166,7 +167,7 @@ static void close_parts(struct parts *p) {
             storage_release(p->to[i]);
 }
 
-// Returns the part as an array that takes its storage over, with the shape `shape` except for the last size.
+// Returns a part as an array, which takes over its storage. Its shape is `shape`, except for the last size.
 static zl_array part_array(struct parts *p, int part, zl_shape shape, zl_dtype dtype) {
     OP_ROOM(int64_t, dim, shape.ndim);
     struct storage *to = p->to[part];
@@ -188,8 +189,8 @@ static bool add_all(const struct blob *b, zl_file *out, const char *name, struct
            (!p->bytes[BIASES] || add_part(b, out, name, ".biases", biases));
 }
 
-// Checks that the biases, which follow from the scales, are finite in f16: only those near its limit may not
-// be.
+// Checks that the biases are finite in f16. They are computed from the scales, and scales near the limit of
+// f16 can give larger biases.
 static bool check_biases(const struct blob *b, const char *name, const struct parts *p) {
     for (size_t i = 0; p->bytes[BIASES] && i < p->blocks; i++) {
         uint16_t scale, bias;

@@ -1,6 +1,6 @@
-// gguf_k.c - gguf's blocks of 256 elements ("K-quants"): each group has a scale that is a small integer times
-// the scale of the block. Codes are reordered into packed words; the bytes of scales are kept as they are,
-// which is what mode gguf_k reads.
+// gguf_k.c - gguf's blocks of 256 elements ("K-quants"): the scale of each group is a small integer times the
+// scale of the block. Codes are reordered into packed words; the bytes of scales are kept as they are, in the
+// form that mode gguf_k reads.
 
 #include "io/gguf.h"
 
@@ -8,8 +8,8 @@
 
 enum { SCALES = 16, GROUPS_6 = 16 }; // bytes of the scales of Q4_K and Q5_K; groups of Q6_K
 
-// After the scales, each pair of groups shares 32 bytes: the first group has the low nibbles, the second the
-// high ones.
+// Unpacks Q4_K. After the scales, each pair of groups shares 32 bytes: the first group has the low nibbles,
+// the second the high ones.
 void gguf_unpack_q4_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
     (void)biases;
     memcpy(scales, block, SCALES);
@@ -18,7 +18,7 @@ void gguf_unpack_q4_k(const unsigned char *block, unsigned char *packed, void *s
             gguf_pair_nibbles(block + SCALES + g / 2 * 32 + half * 16, g % 2 * 4, packed + half * 8);
 }
 
-// Like Q4_K, after 32 bytes of fifth bits: bit g of byte i belongs to element i of group g.
+// Unpacks Q5_K: as Q4_K, but after 32 bytes of fifth bits. Bit g of byte i belongs to element i of group g.
 void gguf_unpack_q5_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
     (void)biases;
     memcpy(scales, block, SCALES);
@@ -57,8 +57,8 @@ static void pack_sixes(const unsigned char *code, unsigned char *packed) {
         packed[n] = (unsigned char)(x >> 8 * n);
 }
 
-// A block has 128 bytes of low bits, 64 of high bits, 16 signed scales of 16 elements each, and one scale for
-// all. Codes are stored with 32 added.
+// Unpacks Q6_K. A block has 128 bytes of low bits, 64 of high bits, 16 signed scales of 16 elements each, and
+// a scale of the block. Codes are stored with 32 added.
 void gguf_unpack_q6_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
     (void)biases;
     memcpy(scales, block + 192, GROUPS_6);

@@ -1,8 +1,8 @@
-// io.h - files of arrays: npy, npz, safetensors and gguf. What the files of this folder share.
+// io.h - files of arrays: npy, npz, safetensors and gguf. This header is shared by the files of this folder.
 //
 // A format reads a blob, the bytes of a file, and writes to a sink. Errors begin with the function that the
-// program called and, for a blob, the file's name. Nothing of a blob is trusted: every size is compared with
-// the bytes that are there.
+// program called and, for a blob, the file's name. Blobs are not trusted: every size that they contain is
+// compared with the number of bytes that exist.
 
 #ifndef IO_H
 #define IO_H
@@ -11,26 +11,26 @@
 
 // blob.c ----------------------------------------------------------------------------------------------------
 
-// The bytes of a file, kept as long as something refers to them.
+// The bytes of a file, kept as long as anything refers to them.
 struct blob {
     atomic_int refs;
-    bool mapped;          // from a file; else memory of its own, or a part
-    // only its first bytes are at data: the others are unpacked when an array of them is evaluated
+    bool mapped;          // data is a mapped file; else it is allocated, or part of another blob
+    // only its first bytes are at data; the others are unpacked when an array of them is evaluated
     bool packed;
-    bool counted;         // among the memory of arrays
-    bool in_memory;       // the program gave its bytes: there is no file
-    struct blob *whole;   // that it is a part of; NULL: none
-    const char *function; // that was called, and what it read: for errors
+    bool counted;         // counts as memory of arrays
+    bool in_memory;       // the program passed its bytes; there is no file
+    struct blob *whole;   // the blob that it is a part of; NULL: none
+    const char *function; // the public function that was called; label is what it reads. Both for errors
     char *label;
     const unsigned char *data;
     size_t bytes;
-    size_t there;              // of them, at data
-    const unsigned char *from; // packed: what it is unpacked from, in whole
+    size_t there;              // number of its bytes that are at data
+    const unsigned char *from; // packed: its compressed bytes, which are in `whole`
     size_t from_bytes;
-    uint32_t crc; // packed: of all its bytes, unpacked
+    uint32_t crc; // packed: checksum of all its bytes after unpacking
 };
 // All of these return a blob that blob_release frees, or NULL and an error. Memory that is not mapped counts
-// as memory of arrays and must be within their limit.
+// as memory of arrays and is subject to their limit.
 
 // Opens a file. If `map`, files of at least 1 MiB are mapped; others are read.
 struct blob *blob_open(const char *function, const char *path, bool map);
@@ -38,7 +38,7 @@ struct blob *blob_open(const char *function, const char *path, bool map);
 struct blob *blob_copy(const char *function, const void *data, size_t bytes);
 // Allocates memory, which the caller fills at *data.
 struct blob *blob_new(const char *function, const char *label, size_t bytes, char **data);
-// Returns a part, at an offset, which retains the whole. Errors name it.
+// Returns a part, at an offset, which retains the whole. Errors contain its name.
 struct blob *blob_part(struct blob *whole, const char *name, size_t offset, size_t bytes);
 // Returns a part of this many bytes that is unpacked from from_bytes at an offset of `whole`. The caller
 // fills its first `there` bytes at *data.
@@ -48,12 +48,12 @@ struct blob *blob_packed(struct blob *whole, const char *name, size_t offset, si
 // Drops a reference, and frees the blob with the last one. NULL is ignored.
 void blob_release(struct blob *b);
 
-// Records that the blob is not what it should be. Returns NULL; blob_false returns false.
+// Records an error about the contents of a blob. Returns NULL; blob_false returns false.
 void *blob_fail(const struct blob *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define blob_false(...) (blob_fail(__VA_ARGS__), false)
 
-// Gives back the pages of a mapped file in [from, to): they do not count as memory in use until they are read
-// again. Does nothing for bytes that are not mapped.
+// Releases the pages of a mapped file in [from, to), so that they do not count as memory in use until they
+// are read again. Does nothing for bytes that are not mapped.
 void blob_leave(const struct blob *b, size_t from, size_t to);
 
 // Returns an array of the elements at an offset, row-major; lent, or NULL and an error. The caller has
@@ -63,8 +63,8 @@ zl_array blob_array(struct blob *b, size_t offset, zl_dtype dtype, zl_shape shap
 // Computes the bytes of an array. Returns false, with an error, if they are too many to count.
 bool blob_size(const struct blob *b, zl_dtype dtype, zl_shape shape, size_t *bytes);
 
-// Named parts of a blob, from byte `from` to before byte `to`. A list that is zero-initialised is empty;
-// memory_free frees `span`.
+// Named parts of a blob: the bytes [from, to). A list that is zero-initialised is empty; memory_free frees
+// `span`.
 struct span {
     uint64_t from, to;
     zl_text name;
@@ -76,8 +76,8 @@ struct spans {
 // Appends a span unless it is empty; its name must live as long. Returns false, with an error, if memory runs
 // out.
 bool spans_add(struct spans *s, const char *name, size_t name_bytes, uint64_t from, uint64_t to);
-// Sorts the spans, and returns whether no two of them overlap; false, with an error, if not. Small files
-// whose parts overlap can stand for huge arrays.
+// Sorts the spans, and returns whether no two of them overlap; otherwise returns false, with an error. Small
+// files whose parts overlap could stand for huge arrays.
 bool spans_are_apart(const struct blob *b, struct spans *s);
 
 // A position in the data of a blob. The functions return false, with an error, if the blob ends too early.
@@ -94,14 +94,14 @@ bool reader_u32(struct reader *r, uint32_t *out);
 
 // sink.c ----------------------------------------------------------------------------------------------------
 
-// Where a format writes: a file, or memory that grows. The functions return false, with an error, if they
-// fail.
+// The destination of a format: a file, or memory that grows. The functions return false, with an error, if
+// they fail.
 struct sink {
     const char *function;
     struct file_out *file; // NULL: memory
-    char *data;            // all bytes, or those that the file has not been given yet; memory_free frees it
+    char *data;            // all bytes, or those that are not in the file yet; memory_free frees it
     size_t cap, held;      // bytes of data
-    size_t bytes;          // so far
+    size_t bytes;          // written so far
 };
 // Writes bytes.
 bool sink_put(struct sink *s, const void *data, size_t bytes);
@@ -112,7 +112,7 @@ bool sink_number(struct sink *s, int bytes, uint64_t value);
 // Writes zeros until the number of bytes is a multiple of the alignment, at most 64.
 bool sink_align(struct sink *s, size_t alignment);
 
-// An array as it is written: evaluated, row-major. Its data stay until the scope ends.
+// An array to be written: evaluated, row-major. Its data stay until the scope ends.
 struct dense {
     zl_array array;
     const void *data;
@@ -135,11 +135,11 @@ struct zl_file_ {
     zl_metadata *note;
     int notes, note_cap;
 };
-// Appends an array of a blob, which is retained. Returns false, with an error, if there is one of that name,
-// a is NULL or memory runs out.
+// Appends an array of a blob, which is retained. Returns false, with an error, if the list has one of that
+// name, a is NULL or memory runs out.
 bool io_file_list_add(zl_file *file, const struct blob *b, const char *name, zl_array a);
-// Appends metadata of a blob, which is copied. Returns false, with an error, if that name is there or memory
-// runs out.
+// Appends metadata of a blob, which is copied. Returns false, with an error, if the list has that name or
+// memory runs out.
 bool io_file_list_note(zl_file *file, const struct blob *b, const zl_metadata *value);
 // Returns a copy of a text in the file's arena, or NULL and an error if it contains a NUL or memory runs out.
 const char *io_file_list_name(zl_file *file, const struct blob *b, const void *data, size_t bytes);
@@ -152,7 +152,7 @@ const char *io_file_list_name(zl_file *file, const struct blob *b, const void *d
 // Returns the array of an npy file, lent. If `late`, missing data is an error only when the array is read.
 zl_array npy_array(struct blob *b, bool late);
 // Returns the size of the header that begins with these bytes, or more than `bytes` if they are too few to
-// tell.
+// determine it.
 size_t npy_header_bytes(const unsigned char *data, size_t bytes);
 // Loads the array of an npy file, under the name "".
 bool npy_load(struct blob *b, zl_file *out);
@@ -173,23 +173,23 @@ bool safetensors_load(struct blob *b, zl_file *out);
 bool safetensors_save(struct sink *s, const zl_file *file);
 // Loads all arrays and the metadata of a gguf file.
 bool gguf_load(struct blob *b, zl_file *out);
-// Loads only the metadata, since quantised arrays take time.
+// Loads only the metadata, since unpacking quantised arrays takes time.
 bool gguf_load_metadata(struct blob *b, zl_file *out);
 // Saves arrays and metadata.
 bool gguf_save(struct sink *s, const zl_file *file);
 
 // json_read.c -----------------------------------------------------------------------------------------------
 
-// A strict reader of JSON in a blob, from in.at up to end. The functions return false, with an error, if
-// something else comes next than they read, unless they say otherwise.
+// A strict reader of JSON in a blob, from in.at up to end. Unless they say otherwise, the functions return
+// false, with an error, if the text has something else there than they read.
 struct json {
     struct reader in;
     size_t end;
     int depth;
 };
-// Reads this character, after blanks.
+// Skips blanks, and reads this character.
 bool json_char(struct json *j, char c);
-// Returns whether this character comes next, after blanks, and reads it then. Sets no error.
+// Returns whether this character comes next, after blanks, and if so reads it. Sets no error.
 bool json_is(struct json *j, char c);
 // Reads a string, which replaces the text.
 bool json_text(struct json *j, struct text *out);
@@ -199,15 +199,15 @@ bool json_size(struct json *j, uint64_t *out);
 bool json_number(struct json *j, double *out);
 // Reads true or false.
 bool json_flag(struct json *j, bool *out);
-// Returns whether null comes next, and reads it then. Sets no error.
+// Returns whether null comes next, and if so reads it. Sets no error.
 bool json_is_null(struct json *j);
 // Returns whether only blanks are left. Sets no error.
 bool json_at_end(struct json *j);
 // Skips a value of any kind.
 bool json_skip(struct json *j);
-// Reads a list, and calls `item` at each item, which reads the value. It may return false, with an error.
+// Reads a list. Calls `item` at each item, which reads the value; it may return false, with an error.
 bool json_list(struct json *j, bool (*item)(struct json *j, void *context), void *context);
-// Reads an object, and calls `member` with the name of each member, likewise.
+// Reads an object. Calls `member` with the name of each member, which reads the value, likewise.
 bool json_object(struct json *j, bool (*member)(struct json *j, const char *name, int len, void *context),
                  void *context);
 
@@ -219,10 +219,10 @@ bool json_object(struct json *j, bool (*member)(struct json *j, const char *name
 bool deflate_start(const struct blob *b, void *out, size_t bytes);
 // Unpacks all of a packed blob and compares its checksum; writes `bytes` of it, from `offset` on, to `out`.
 bool deflate_unpack(const struct blob *b, size_t offset, void *out, size_t bytes);
-// Packs the parts, one after the other, with deflate into *out, which the caller frees with memory_free.
+// Packs the parts, in order, with deflate into *out, which the caller frees with memory_free.
 bool deflate_pack(const char *function, const void *const *part, const size_t *bytes, int parts, char **out,
                   size_t *out_bytes);
-// Returns the CRC-32 of zip, computed without zlib, continued from `crc` (0: a new one).
+// Returns the CRC-32 of zip, computed without zlib, continued from `crc` (0: from the beginning).
 uint32_t deflate_crc(uint32_t crc, const void *data, size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-// json_read.c - JSON, read piece by piece where the reader knows what comes.
+// json_read.c - reads JSON piece by piece, for callers that know its structure.
 
 #include "io/io.h"
 
@@ -8,7 +8,7 @@
 
 enum { DEEPEST = 64 };
 
-// The next byte; -1 at the end.
+// Returns the next byte, or -1 at the end.
 static int peek(const struct json *j) {
     return j->in.at < j->end ? j->in.blob->data[j->in.at] : -1;
 }
@@ -57,7 +57,7 @@ static void add_utf8(struct text *out, unsigned c) {
     text_bytes(out, s, bytes);
 }
 
-// \u1234, or two of them that make one character.
+// Reads a character written as \u1234, or as a surrogate pair of two such escapes.
 static bool read_unicode(struct json *j, struct text *out) {
     unsigned c, low;
     if (!read_hex(j, &c))
@@ -190,7 +190,7 @@ static bool skip_item(struct json *j, void *context) {
     return json_skip(j);
 }
 
-// Numbers, true, false and null: what they are does not matter.
+// Skips a number, true, false or null, without checking its spelling.
 static bool skip_word(struct json *j) {
     size_t start = j->in.at;
     for (int c = peek(j);

@@ -1,4 +1,4 @@
-// npy.c - NumPy's format of one array: a line of Python that describes it, then its elements.
+// npy.c - NumPy's format of one array: a Python dict that describes it, in one line, then its elements.
 
 #include "io/io.h"
 
@@ -8,7 +8,8 @@
 static const char magic[] = "\x93NUMPY";
 enum { MAGIC = 6, ALIGN = 64, MOST_AXES = 64 };
 
-// Dtypes by their two letters of NumPy; bfloat16, which NumPy has not, as MLX writes it.
+// Dtypes by NumPy's codes of two characters. bfloat16, which NumPy does not have, has the code that MLX
+// writes.
 static const char *const codes[ZL_DTYPE_COUNT] = {
     [ZL_BOOL] = "b1",    [ZL_UINT8] = "u1",     [ZL_UINT16] = "u2",   [ZL_UINT32] = "u4",
     [ZL_UINT64] = "u8",  [ZL_INT8] = "i1",      [ZL_INT16] = "i2",    [ZL_INT32] = "i4",
@@ -19,10 +20,10 @@ static const char *const codes[ZL_DTYPE_COUNT] = {
 struct header {
     zl_dtype dtype;
     bool swapped;   // big-endian
-    bool by_column; // Fortran's order
+    bool by_column; // column-major (Fortran's order)
     int ndim;       // -1: not given
     int64_t dim[MOST_AXES];
-    size_t start; // of the data
+    size_t start; // offset of the data
 };
 
 // The line, as C text ---------------------------------------------------------------------------------------
@@ -49,7 +50,7 @@ static bool need(struct line *l, char c) {
     return take(l, c) || blob_false(l->blob, "the header has no '%c' at '%.20s'", c, l->at);
 }
 
-// A text in quotes, copied.
+// Reads a quoted text, and copies it to `out`.
 static bool read_text(struct line *l, char *out, size_t room) {
     skip_blanks(l);
     char quote = *l->at;
@@ -97,7 +98,7 @@ static bool read_sizes(struct line *l, struct header *h) {
             return blob_false(l->blob, "the shape has no size, or more than %d, at '%.20s'", MOST_AXES,
                               l->at);
         h->dim[h->ndim] = size;
-        l->at = *end == 'L' ? end + 1 : end; // as Python 2 wrote them
+        l->at = *end == 'L' ? end + 1 : end; // Python 2 wrote an L after long numbers
         if (!take(l, ',')) {
             h->ndim++;
             return need(l, ')');
@@ -165,7 +166,7 @@ static bool read_header(struct blob *b, struct header *h) {
 
 // Arrays ----------------------------------------------------------------------------------------------------
 
-// Bytes turned around, number by number.
+// Reverses the bytes of each number.
 static zl_array swap(zl_array bytes, zl_dtype dtype, zl_shape shape) {
     int64_t unit = dtype == ZL_COMPLEX64 ? 4 : (int64_t)zl_dtype_size(dtype);
     zl_array rows = zl_reshape(bytes, ZL_SHAPE(-1, unit));
@@ -183,7 +184,7 @@ static void reverse(int ndim, int64_t *dim) {
     }
 }
 
-// An array that fails when it is read.
+// Returns an array that fails when it is read.
 static zl_array missing(const struct blob *b, const struct header *h, size_t bytes) {
     zl_array a = graph_leaf(&(struct array_spec){.dtype = h->dtype, .ndim = h->ndim, .dim = h->dim}, NULL);
     struct text why = {0};

@@ -13,20 +13,20 @@ enum {
     LOCATOR_64 = 0x07064b50
 };
 enum { LOCAL_BYTES = 30, CENTRAL_BYTES = 46, END_BYTES = 22, LOCATOR_BYTES = 20, END_64_BYTES = 56 };
-enum { VERSION = 45, UTF8 = 0x800, EXTRA_64 = 1, DATE = 0x21 }; // version that has big sizes; 1 January 1980
-#define WIDE         UINT32_MAX // a size that stands in the extra field instead
-#define INFLATE_MOST 1040       // bytes that one deflated byte can become, at most
-enum { HEADER_USUAL = 256 };    // bytes of a member that nearly always hold the header of its array
+enum { VERSION = 45, UTF8 = 0x800, EXTRA_64 = 1, DATE = 0x21 }; // version with 64-bit sizes; 1 January 1980
+#define WIDE         UINT32_MAX // in place of a size that is in the extra field
+#define INFLATE_MOST 1040       // the most bytes that one deflated byte can become
+enum { HEADER_USUAL = 256 };    // bytes of a member that nearly always contain the header of its array
 
 enum { ENCRYPTED = 1, SIZES_FOLLOW = 8 }; // flags of a member
 
 struct member {
     uint64_t flags, method, crc, packed, bytes, offset, name_bytes;
     const unsigned char *name;
-    size_t data; // where it begins
+    size_t data; // offset of its data
 };
 
-// How much of its name errors show.
+// Returns how many bytes of its name errors show.
 static int shown(const struct member *m) {
     return (int)MIN_OF(m->name_bytes, 200);
 }
@@ -40,7 +40,7 @@ static uint64_t number_at(const unsigned char *p, int bytes) {
     return value;
 }
 
-// The end record: what comes behind it is a comment of 64 KiB at most.
+// Finds the end record. After it there is only a comment of at most 64 KiB.
 static bool find_end(const struct blob *b, size_t *at) {
     size_t least = b->bytes > END_BYTES + 65535 ? b->bytes - END_BYTES - 65535 : 0;
     for (size_t i = b->bytes < END_BYTES ? 0 : b->bytes - END_BYTES + 1; i-- > least;)
@@ -53,10 +53,10 @@ static bool find_end(const struct blob *b, size_t *at) {
 
 struct directory {
     uint64_t count, bytes, offset;
-    uint64_t end; // where the records behind it begin
+    uint64_t end; // where the end records begin
 };
 
-// Archives that are big have a second end record, which a locator before the first one points to.
+// Reads the second end record of a large archive, to which a locator before the first one points.
 static bool read_big_end(const struct blob *b, size_t end, struct directory *d) {
     if (end < LOCATOR_BYTES || number_at(b->data + end - LOCATOR_BYTES, 4) != LOCATOR_64)
         return true;
@@ -68,7 +68,7 @@ static bool read_big_end(const struct blob *b, size_t end, struct directory *d) 
     return true;
 }
 
-// Sizes that did not fit, in the order in which they are wide.
+// Reads sizes of 64 bits from the extra field. It has only the sizes that are WIDE, in this order.
 static void read_extra(struct member *m, const unsigned char *extra, uint64_t bytes) {
     while (bytes >= 4) {
         uint64_t id = number_at(extra, 2), size = number_at(extra + 2, 2);
@@ -108,8 +108,8 @@ static bool read_central(struct reader *r, struct member *m) {
     return true;
 }
 
-// The local header in front of a member's data must say what the directory says: who reads only one of them
-// would see another archive. Sizes and checksum may be left to what follows the data.
+// Checks that the local header before a member's data agrees with the directory: otherwise programs that read
+// only one of them would see different archives. Sizes and checksum may follow the data instead.
 static bool check_local(const struct blob *b, const struct member *m, const unsigned char *p,
                         uint64_t name_bytes, uint64_t extra_bytes) {
     struct member local = {.flags = number_at(p + 6, 2),
@@ -129,7 +129,7 @@ static bool check_local(const struct blob *b, const struct member *m, const unsi
                shown(m), (const char *)m->name, (unsigned long long)m->offset);
 }
 
-// Finds the data of a member, behind its local header, and where all of it lies.
+// Finds the data of a member, which follow its local header, and lists the bytes that the member takes up.
 static bool find_data(struct blob *b, struct member *m, struct spans *spans) {
     struct reader r = {b, 0};
     const unsigned char *p;
@@ -148,7 +148,7 @@ static bool find_data(struct blob *b, struct member *m, struct spans *spans) {
            spans_add(spans, (const char *)m->name, (size_t)m->name_bytes, m->offset, r.at);
 }
 
-// The member with its first bytes, as many as there are of so many.
+// Returns the member as a packed blob, with its first `bytes` bytes unpacked, or fewer if it is shorter.
 static struct blob *inflate_start(struct blob *b, const struct member *m, const char *name, size_t bytes) {
     char *data;
     size_t there = MIN_OF(bytes, (size_t)m->bytes);
@@ -160,8 +160,8 @@ static struct blob *inflate_start(struct blob *b, const struct member *m, const 
     return NULL;
 }
 
-// The member with the header of its array. What is wrong with the rest shows when that is evaluated, except
-// what can be told without unpacking it.
+// Returns the member with the header of its array unpacked. Damage in the rest is found when the array is
+// evaluated, except sizes that are impossible.
 static struct blob *inflate_member(struct blob *b, const struct member *m, const char *name) {
     if (m->bytes / INFLATE_MOST > m->packed)
         return blob_fail(b, "'%.200s': %llu bytes cannot become %llu", name, (unsigned long long)m->packed,
@@ -205,14 +205,14 @@ static bool add_member(struct blob *b, const struct member *m, zl_file *out) {
     const char *name = io_file_list_name(out, b, m->name, (size_t)bytes);
     struct blob *part = name ? open_member(b, m, name) : NULL;
     zl_array a = part && check_stored(part, m) ? npy_array(part, false) : NULL;
-    // Nothing is evaluated of an array without elements.
+    // An array without elements is never evaluated, so its checksum is compared here.
     bool ok = a && (!part->packed || a->size || deflate_unpack(part, 0, NULL, 0)) &&
               io_file_list_add(out, b, name, a);
     blob_release(part);
     return ok;
 }
 
-// What an archive holds. Nothing of it is unpacked before all of it was found to be sound.
+// The members of an archive. None is unpacked before all were found to be valid.
 struct members {
     struct member *member;
     int count, cap;
@@ -342,7 +342,7 @@ static bool put_end(struct sink *s, uint64_t count, uint64_t start) {
     return (!is_big || put_all(s, COUNT(big), big)) && put_all(s, COUNT(field), field);
 }
 
-// The parts of a member's data: the header and the elements, or both deflated.
+// Writes a member: the header and the elements, or both deflated.
 static bool put_parts(struct sink *s, struct entry *e, const void *const *part, const size_t *bytes) {
     e->offset = s->bytes;
     e->bytes = e->packed = bytes[0] + bytes[1];

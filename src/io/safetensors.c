@@ -1,4 +1,4 @@
-// safetensors.c - Hugging Face's format: a length, JSON that says where each array lies, then the arrays.
+// safetensors.c - Hugging Face's format: a length, JSON with the position of each array, then the arrays.
 
 #include "io/io.h"
 
@@ -24,7 +24,7 @@ struct tensor {
 struct header {
     struct blob *blob;
     zl_file *out;
-    size_t data; // where it begins
+    size_t data; // offset of the data
     struct spans spans;
 };
 
@@ -37,7 +37,7 @@ static bool read_dtype(struct json *j, struct tensor *t) {
     for (int i = 0; ok && i < ZL_DTYPE_COUNT; i++)
         if (!strcmp(name.data, names[i]))
             t->dtype = (zl_dtype)i;
-    if (ok && (!strcmp(name.data, "F8_E4M3") || !strcmp(name.data, "F8_E8M0"))) // their bits: zl_from_fp8
+    if (ok && (!strcmp(name.data, "F8_E4M3") || !strcmp(name.data, "F8_E8M0"))) // as bytes, for zl_from_fp8
         t->dtype = ZL_UINT8;
     if (ok && t->dtype == ZL_DTYPE_COUNT)
         ok = blob_false(j->in.blob, "elements of type '%.20s': no dtype is like them", name.data);
@@ -170,7 +170,7 @@ static void add_array(struct text *json, const char *name, zl_array a, size_t fr
     text_add(json, "],\"data_offsets\":[%zu,%zu]}", from, from + zl_nbytes(a));
 }
 
-// Blanks behind it let the data begin at a multiple of 8.
+// Writes the header, with blanks at its end so that the data begins at a multiple of 8.
 static bool make_header(const struct sink *s, struct text *json, const zl_file *file) {
     size_t at = 0;
     if (!add_metadata(s, json, file))

@@ -1,4 +1,4 @@
-// sink.c - where formats write: a file that gets its name when it is whole, or memory.
+// sink.c - the destination of a format: memory, or a file that is renamed to its name when it is complete.
 
 #include "io/io.h"
 

@@ -8,12 +8,12 @@
 static struct lock planning;
 ZL_AT_LOAD {
     fork_guard(&planning);
-    fork_call(tape_forget); // after a fork of which no walk was in the middle
+    fork_call(tape_forget); // after a fork, which waits until no walk is in progress
 }
 
 static _Thread_local struct {
     struct tape tape;
-    struct plan **plan; // those of the last evaluation, retained: the next may be like it
+    struct plan **plan; // of the last evaluation, retained: the next one often has the same plans
     int plans, plan_cap;
     bool watched;
 } scratch;
@@ -35,8 +35,8 @@ struct evaluation {
     int pieces;
     struct plan **plan;
     zl_stream stream; // of all calls; NULL: there are several
-    bool alone;       // nobody waits for it
-    bool looks;       // it is planned and left at that
+    bool alone;       // no thread waits for it
+    bool looks;       // it is planned, but not run
 };
 
 static bool make_room(int pieces) {
@@ -60,8 +60,8 @@ static bool find_plans(struct evaluation *e) {
     return true;
 }
 
-// Claims the arrays: from here on, other evaluations wait for them. Each call remembers its stream, so that a
-// thread that waits for it knows where to look.
+// Claims the arrays: from here on, other evaluations wait for them. Sets the stream of each call, on which
+// threads wait for its outputs.
 static void claim(struct evaluation *e) {
     e->stream = tape_stream(e->tape, 0);
     counter_add_alone(COUNTER_KERNELS, e->tape->calls);
@@ -151,7 +151,7 @@ static struct run *copy_run(struct evaluation *e, int piece, int segment, int co
     return run;
 }
 
-// Fails the calls of a run that could not be enqueued, so that nobody waits for them forever.
+// Fails the calls of a run that could not be enqueued, so that no thread waits for them forever.
 static void fail_segment(struct evaluation *e, int first, int calls) {
     zl_error_kind kind = ZL_ERROR_MEMORY;
     char *message = error_take(&kind);
@@ -205,9 +205,9 @@ static bool plan_all(struct evaluation *e, int count, const zl_array *arrays) {
     return walk(e->tape, count, arrays) && (e->tape->calls == 0 || find_plans(e));
 }
 
-// Plans under the planning lock, which it takes and the caller gives back. A thread's first evaluation may
-// open drivers to find the default device. It does so without the lock: drivers may fork, and a fork waits
-// for all locks.
+// Plans under the planning lock, which it takes and the caller releases. A thread's first evaluation may open
+// drivers to find the default device. It does so without the lock: drivers may fork, and a fork waits for all
+// locks.
 static bool lock_and_plan(struct evaluation *e, int count, const zl_array *arrays) {
     lock_take(&planning);
     if (LIKELY(plan_all(e, count, arrays)))
@@ -296,7 +296,7 @@ static bool has_null(const char *function, int count, const zl_array *arrays) {
     return false;
 }
 
-// As in MLX, what a transform records may be evaluated inside the transform, but not later.
+// As in MLX, the results of a transform's function may be evaluated inside the transform, but not later.
 static bool check_tracers(const char *function, int count, const zl_array *arrays) {
     for (int i = 0; i < count; i++)
         if (array_is_tracer(arrays[i]))

@@ -1,4 +1,4 @@
-// explain.c - zl_explain: what an evaluation would do, in words.
+// explain.c - zl_explain: describes in words what an evaluation would do.
 
 #include "schedule/schedule.h"
 
@@ -26,7 +26,7 @@ static bool was_read(zl_array x, const struct segment *s, int begin, int index, 
     return false;
 }
 
-// Returns the bytes that calls [begin, end) read from arrays made elsewhere, each array counted once.
+// Returns the bytes that calls [begin, end) read of arrays that others compute, each array counted once.
 static double bytes_read(const struct segment *s, int begin, int end) {
     double bytes = 0;
     for (int i = begin; i < end; i++)

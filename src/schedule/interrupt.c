@@ -1,10 +1,10 @@
-// interrupt.c - a long evaluation can be given up between two calls: a check of the program's own says when.
+// interrupt.c - lets the program stop a long evaluation between two calls, by a check that it sets.
 
 #include "schedule/schedule.h"
 
 enum {
-    CALLS = 64,        // small calls between two looks at the clock
-    LARGE = 65536,     // elements of a call that is not small
+    CALLS = 64,        // small calls between two readings of the clock
+    LARGE = 65536,     // elements from which on a call is not small
     PAUSE = 50000000,  // ns between two checks
 };
 

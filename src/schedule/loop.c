@@ -1,9 +1,9 @@
-// loop.c - zl_loop: a function that gives its own next inputs, planned once and run again and again in the
-// same memory.
+// loop.c - zl_loop: a function that computes its own next inputs, planned once and run many times in the same
+// memory.
 //
-// The function is called once, on arrays that stand for the state. What it recorded is kept as it is, with
-// its plan: a turn (loop_turn.c) gives the same calls to the same programs. What does not follow from the
-// state is computed before.
+// The function is called once, on arrays that stand for the state. The graph that it recorded is kept, with
+// its plan: a turn (loop_turn.c) runs the same programs on the same calls. Arrays that do not depend on the
+// state are computed before the first turn.
 
 #include "schedule/schedule.h"
 
@@ -32,7 +32,8 @@ static bool check_state(int count, const zl_array *state) {
     return true;
 }
 
-// Returns whether nothing else refers to the array or to its memory, and it takes all of that memory.
+// Returns whether nothing else refers to the array or to its memory, and the array takes up all of that
+// memory.
 static bool is_alone(zl_array a) {
     return array_is_held_once(a) && array_is(a, ARRAY_CONTIGUOUS) && a->offset == 0 && a->storage &&
            !array_borrows(a) && storage_is_unique(a->storage);
@@ -64,8 +65,8 @@ static bool own_all(zl_loop l, const zl_array *state) {
 
 // Recording -------------------------------------------------------------------------------------------------
 
-// Marks the arrays of the state as failed for this reason, so that nothing can be read of them. *kept: their
-// storages.
+// Marks the arrays of the state as failed with f, so that their values cannot be read. Saves their storages
+// in kept.
 static void hide_state(zl_loop l, struct failure *f, struct storage **kept) {
     for (int i = 0; i < l->states; i++) {
         kept[i] = l->state[i]->storage;
@@ -111,7 +112,8 @@ static int state_of(const struct zl_loop_ *l, zl_array a) {
     return i < l->states ? i : -1;
 }
 
-// A next state that is one result too may be, in the same memory; anything else that comes twice is copied.
+// Returns whether result k must be copied because it came earlier in the list. A next state may also be one
+// result, in the same memory.
 static bool comes_twice(const struct zl_loop_ *l, int k) {
     int before = 0, first = -1;
     for (int i = 0; i < k; i++)
@@ -121,7 +123,7 @@ static bool comes_twice(const struct zl_loop_ *l, int k) {
     return before > 1 || (before == 1 && (k < l->states || first >= l->states));
 }
 
-// Returns whether a result is computed by a call of its own, into memory of its own.
+// Returns whether a call of its own computes result k, into memory of its own.
 static bool has_memory(const struct zl_loop_ *l, int k) {
     zl_array a = l->list.item[k];
     int state = state_of(l, a);
@@ -180,8 +182,8 @@ static const char *why_not(const struct zl_loop_ *l, const struct tape *t, int p
     return t->collectives ? "it has collectives" : NULL;
 }
 
-// Finds the calls that depend on the state and lists, as constants, the other arrays that these read. Returns
-// false if memory runs out.
+// Finds the calls that depend on the state, and lists as constants the other arrays of the tape that these
+// read. Returns false if memory runs out.
 static bool find_constants(const struct zl_loop_ *l, const struct tape *t, bool *follows,
                            zl_outputs *constants) {
     for (int i = 0; i < t->calls; i++)
@@ -240,7 +242,7 @@ static bool take(zl_loop l, const struct tape *t, int plans, struct plan *const 
 struct planning {
     zl_loop loop;
     zl_outputs constants;
-    const char *why; // it is not bound; NULL: it is
+    const char *why; // why the plan cannot be run again; NULL: it can
 };
 
 static bool hold(struct tape *t, int plans, struct plan *const *plan, void *data) {
@@ -254,8 +256,8 @@ static bool hold(struct tape *t, int plans, struct plan *const *plan, void *data
     return ok;
 }
 
-// Plans the loop. If the plan depends on arrays that do not follow from the state, these are evaluated first
-// and then planned as constants.
+// Plans the loop. If the plan reads computed arrays that do not depend on the state, evaluates these first
+// and plans again, with them as constants.
 static bool plan(zl_loop l) {
     struct planning p = {.loop = l};
     bool ok = eval_hold(l->list.count, l->list.item, hold, &p);
@@ -341,7 +343,7 @@ static void replace(zl_array *kept, zl_array next) {
     *kept = next;
 }
 
-// Runs a turn by calling the function again, where its plan cannot be run again.
+// Runs a turn by calling the function again, if its plan cannot be run again.
 static bool call_again(zl_loop l) {
     zl_outputs out = {0};
     bool ok = false;
@@ -391,7 +393,7 @@ zl_array zl_loop_result(zl_loop l, int index, int turn) {
                          turn, l->results, (long long)MIN_OF(l->turns, 2));
     if (turn == 0 || !l->turns)
         wait_for_turn(l);
-    // The memory of the first turn's results is found while it runs.
+    // The first turn allocates the memory of its results while it runs.
     if (l->is_bound && l->turns == 1)
         wait_for_turn(l);
     return has_failed(l) ? NULL : l->result[(l->turns - 1 - turn) % 2][index];
@@ -402,7 +404,7 @@ bool zl_loop_end(zl_loop l, zl_array *state) {
         return zl_error() ? false : error_false(ZL_ERROR_VALUE, "zl_loop_end: the loop is NULL");
     wait_for_turn(l);
     bool ok = !has_failed(l);
-    loop_let_go(l); // the arrays of the state have their last values then
+    loop_let_go(l); // after this, the arrays of the state have their last values
     for (int i = 0; ok && state && i < l->states; i++)
         state[i] = zl_retain(l->state[i]);
     free_loop(l);

@@ -2,8 +2,8 @@
 //
 // Arrays that are not read any more leave their memory to later ones, as in any evaluation, but no memory is
 // freed: it all stays the loop's, and each array keeps its place. The next state is written over the state if
-// the op that computes it can do so and is the last to read it. Otherwise the two exchange places in each
-// turn; so do results, since a result is read while the next turn runs.
+// the op that computes it can do so and is the last to read it. Otherwise the state alternates between two
+// places. So do results, since a result is read while the next turn runs.
 
 #include "device/profile/profile.h"
 #include "op/ops.h"
@@ -47,7 +47,7 @@ static struct storage *new_storage(const struct zl_loop_ *l, size_t bytes) {
                                                : storage_new(bytes);
 }
 
-// Gives an output memory that contains nothing which will still be read.
+// Gives an output memory whose contents will not be read again.
 static bool give_place(struct zl_loop_ *l, zl_array out) {
     size_t bytes = (size_t)out->size * array_item(out);
     struct loop_place *p = NULL;
@@ -76,7 +76,7 @@ static void share_place(struct zl_loop_ *l, zl_array out, zl_array x) {
     }
 }
 
-// Returns whether a kernel may write out over x, which nothing reads afterwards.
+// Returns whether a kernel may write `out` over x, which is not read afterwards.
 static bool fits(struct zl_loop_ *l, zl_array out, zl_array x) {
     const struct loop_place *p = array_is(x, ARRAY_INLINE) ? NULL : place_of(l, x->storage);
     return p && p->live == 1 && array_is(x, ARRAY_CONTIGUOUS) && array_is(out, ARRAY_CONTIGUOUS) &&
@@ -116,7 +116,7 @@ static bool take_input(struct zl_loop_ *l, const struct call *c, uint64_t from, 
     return false;
 }
 
-// Gives out storage with the value of x, a single number that it shows as an array.
+// Gives `out`, a view of an inline scalar x, storage with the value of x.
 static bool write_number(zl_array out, zl_array x) {
     out->storage = storage_new(array_item(x));
     if (out->storage)
@@ -212,7 +212,7 @@ static void run_segment(struct zl_loop_ *l, int first, const struct plan_segment
 
 // Memory that changes ---------------------------------------------------------------------------------------
 
-// All outputs that lie in s give up their share of it, which the pair has.
+// Lists all outputs in s, and releases their references to it, since the pair keeps its own.
 static bool gather(struct zl_loop_ *l, const struct storage *s, zl_array state, zl_array **list, int *count) {
     int cap = 0;
     if (state) {
@@ -261,7 +261,7 @@ static bool add_pairs(struct zl_loop_ *l) {
     return ok;
 }
 
-// The result of turns 0, 2, … and that of the others.
+// Makes the arrays of results: one for turns 0, 2, ... and one for the others.
 static bool make_results(struct zl_loop_ *l) {
     for (int k = 0; k < l->results; k++) {
         zl_array y = l->list.item[l->states + k];
@@ -291,7 +291,7 @@ static void move_pairs(struct zl_loop_ *l, int64_t turn) {
         move(p->writer, p->writers, p->storage[turn % 2]);
         move(p->reader, p->readers, p->storage[1 - turn % 2]);
         if (p->storage[turn % 2]->data)
-            claim(l, p->storage[turn % 2]); // what the host read of it is old
+            claim(l, p->storage[turn % 2]); // what the host read of it is stale
     }
 }
 
@@ -340,7 +340,7 @@ static void run_plans(struct zl_loop_ *l) {
             run_segment(l, i * PLAN_LARGEST, &l->plan[i]->segment[k]);
 }
 
-// The first turn.
+// Runs the first turn, which allocates all memory.
 static bool run_and_bind(struct zl_loop_ *l) {
     if (!open_places(l))
         return false;
@@ -360,7 +360,7 @@ void loop_run(struct zl_loop_ *l) {
         ok = run_and_bind(l);
     }
     counter_add(COUNTER_KERNELS, l->calls);
-    for (int i = 0; i < l->pairs; i++) // who reads what the turn before wrote waits for that alone
+    for (int i = 0; i < l->pairs; i++) // so that a reader of the turn before waits for that turn only
         publish(l, l->pair[i].storage[(l->turns - 1) % 2]);
     if (ok && !l->failure && s->device->record)
         ok = device_mark(s->device, s->unit, s->lane);
@@ -369,7 +369,7 @@ void loop_run(struct zl_loop_ *l) {
     atomic_store(&l->busy, false);
 }
 
-// Makes what the last turn wrote the state, where a state changes its place from turn to turn.
+// Makes the values of the last turn the state, if the state alternates between two places.
 static void close_pair(struct zl_loop_ *l, struct loop_pair *p) {
     move(p->writer, p->writers, NULL);
     move(p->reader, p->readers, NULL);

@@ -1,13 +1,14 @@
-// narrow.c - computes only what a slice reads.
+// narrow.c - computes only the part of an array that a slice reads.
 //
-// Where a slice takes at most half of an axis of an array that nothing else reads, the calls that lead to the
-// array are recorded anew for that part of it: from the end of the tape to its beginning, each call asks its
-// inputs for what it needs of them. What others read or hold, what is there already and what no rule tells
-// the inputs of stays whole, and a slice of it is read. The calls as they were recorded are not changed, but
-// for the inputs of those that read a slice; the tape is walked again without the others.
+// If a slice takes at most half of an axis of an array that nothing else reads, the calls that compute the
+// array are recorded anew for that part. From the end of the tape to its beginning, each call requests from
+// its inputs the range that it needs of them. An array stays whole, and is sliced, if others read or hold it,
+// if it is computed already, or if no rule says which part of its inputs it needs. The original calls do not
+// change, except for the inputs of those that read a narrowed array; the tape is then walked again without
+// the replaced calls.
 //
-// A view that somebody holds shows another place of another storage then. Its sizes and strides stay; its
-// offset changes unless a view of it was recorded, which would have read it (array_pin).
+// A view that the program holds then refers to another storage. Its sizes and strides stay. Its offset
+// changes, which is not possible if a view of it was recorded, since that has read the offset (array_pin).
 
 #include <assert.h>
 #include <string.h>
@@ -15,14 +16,14 @@
 #include "op/ops.h"
 #include "schedule/schedule.h"
 
-// What narrowing knows of a call of the tape.
+// Says how a call of the tape is narrowed.
 struct part {
-    struct range range; // of its output, that its readers ask for; of a slice that begins: of its input
-    uint32_t asked;     // how often
-    bool differs;       // by some of them for other elements
-    bool is_narrowed;   // only those are computed
-    bool begins;        // a slice that asks by itself
-    zl_array made;      // the narrowed output; of a view of it the same elements as before; NULL: it stays
+    struct range range; // of its output, requested by its readers; if it begins: of its input
+    uint32_t asked;     // number of requests
+    bool differs;       // readers request different ranges
+    bool is_narrowed;   // only that range is computed
+    bool begins;        // a slice at which narrowing begins
+    zl_array made;      // the new output: the part, or, of a view, its elements as before; NULL: unchanged
 };
 
 struct narrowing {
@@ -34,7 +35,7 @@ struct narrowing {
 
 // Returns how many elements narrowing must save to be worth it.
 static int64_t least(void) {
-    static atomic_llong known; // 0: not yet
+    static atomic_llong known; // 0: not read yet
     int64_t number = atomic_load_explicit(&known, memory_order_relaxed);
     if (LIKELY(number))
         return number;
@@ -125,8 +126,8 @@ static const struct part *part_of(const struct narrowing *n, zl_array x) {
     return slot < 0 ? NULL : &n->part[slot];
 }
 
-// Narrowing views alone is not worth it: a view whose input stays whole stays whole too. Returns whether a
-// slice is left.
+// Leaves a view whole if its input stays whole, since narrowing views alone is not worth it. Returns whether
+// a slice remains at which narrowing begins.
 static bool keep_views(struct narrowing *n) {
     bool any = false;
     for (int slot = 0; slot < n->tape->calls; slot++) {
@@ -178,7 +179,7 @@ static void widen(int64_t *arg, int ndim, int axis) {
     arg[2 * ndim + axis] = 1;
 }
 
-// Returns what slice c, where narrowing begins, shows of its narrowed input.
+// Records slice c, at which narrowing begins, again on its narrowed input: it takes all of the narrowed axis.
 static zl_array make_rest(const struct call *c, zl_array in, int axis) {
     int ndim = in->ndim;
     OP_ROOM(int64_t, arg, c->args);
@@ -205,8 +206,8 @@ static bool reads_made(const struct narrowing *n, const struct call *c) {
     return false;
 }
 
-// Returns whether `made`, a view of in, has the strides of the view y: then y can become it by a new offset
-// alone.
+// Returns whether `made`, a view of `in`, has the strides of the view y, so that y can become it by a new
+// offset alone.
 static bool can_move(zl_array y, zl_array made, zl_array in) {
     if (made != in && !(made->call && made->call->op->kind == OP_VIEW && made->call->in[0] == in))
         return false;
@@ -236,7 +237,8 @@ static zl_array make(struct narrowing *n, int slot) {
 
 enum outcome { FAILED = -1, NOTHING, NARROWED };
 
-// Records the narrowed calls. Returns NOTHING if somebody holds a view that cannot show its narrowed array.
+// Records the narrowed calls. Returns NOTHING if the program holds a view that cannot be moved to the
+// narrowed array.
 static enum outcome make_all(struct narrowing *n) {
     for (int slot = 0; slot < n->tape->calls; slot++) {
         const struct call *c = n->tape->call[slot];
@@ -265,7 +267,8 @@ static void end_moves(const struct narrowing *n, int end, bool moved) {
         }
 }
 
-// All views that somebody holds show what was made, or none does: one may be pinned.
+// Moves all views that the program holds to the new arrays. If one of them is pinned, moves none and returns
+// false.
 static bool move_all(const struct narrowing *n) {
     int slot = 0;
     array_open_moves();

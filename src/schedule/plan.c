@@ -1,19 +1,19 @@
-// plan.c - plans: which segments a list of calls is cut into and the programs they became, found by
-// structure.
+// plan.c - plans: the segments into which a list of calls is cut, and their programs, found by structure.
 //
-// The key is exact: ops, dtypes, ranks, links, what is needed and what dies; no sizes and no numbers, unless
-// division can become multiplication or a device is static: then arguments, sizes and strides, and how the
-// unit holds what is read. Equal keys are compared byte by byte, so no collision can run a wrong plan.
+// The key is exact: ops, dtypes, ranks, links, which outputs are needed and which inputs die. It has no sizes
+// and no numbers, with two exceptions: whether a division can become a multiplication, and, for a static
+// device, arguments, sizes, strides, and the form in which the unit holds the inputs. Equal keys are compared
+// byte by byte, so that a collision cannot run a wrong plan.
 
 #include <string.h>
 
 #include "op/ops.h"
 #include "schedule/schedule.h"
 
-enum { PLANS_MOST = 4096 }; // then all are forgotten and made again as they are needed
+enum { PLANS_MOST = 4096 }; // when there are more, all are forgotten
 
-static struct map plans; // guarded by the planning lock, as all here
-static struct plan *recent[64]; // by a cheap hash: most evaluations find theirs here
+static struct map plans; // guarded by the planning lock, as everything in this file
+static struct plan *recent[64]; // by a cheap hash; most evaluations find their plan here
 static struct {
     int64_t *word;
     int len, cap;
@@ -51,7 +51,7 @@ static bool add_arguments(const struct call *c) {
         return true;
     if (!reserve(c->args))
         return false;
-    // starts and stops, behind how it is done
+    // starts and stops follow the first argument, which says how to update
     int starts = c->op == &op_slice_update ? 2 * call_first(c)->ndim : 0;
     for (int i = 0; i < c->args; i++)
         if (i < 1 || i > starts)
@@ -59,8 +59,8 @@ static bool add_arguments(const struct call *c) {
     return true;
 }
 
-// Appends the form in which the unit holds the storage behind an array from outside. An array that is still
-// being computed counts as held in the form that was recorded.
+// Appends the form in which the unit holds the storage of an array from outside. An array that is still being
+// computed counts as held in the form that was recorded.
 static bool add_form(zl_stream s, zl_array x) {
     zl_dtype dtype = ZL_DTYPE_COUNT;
     struct form_room room = {.axis = -1};
@@ -161,7 +161,7 @@ static bool add_call(const struct tape *t, int slot, int begin, zl_stream *strea
     *to++ = (int64_t)c->inputs | (int64_t)c->outputs << 16 | (int64_t)t->needed[slot] << 32 |
             (int64_t)(s != *stream) << 33 | division_of(c) << 34;
     *to++ = (int64_t)t->dies[slot];
-    if (s != *stream) // the stream itself: which calls share one decides how they are cut
+    if (s != *stream) // the stream is part of the key: calls are cut by stream
         *to++ = (int64_t)(intptr_t)(*stream = s);
     for (int i = 0; i < c->outputs; i++)
         *to++ = kind_of_array(call_output(c, i));
@@ -190,7 +190,7 @@ static bool make_key(const struct tape *t, int begin, int end) {
 
 // Making ----------------------------------------------------------------------------------------------------
 
-// Returns the device that runs a call: its stream's or, as a fallback, the CPU. The fallback is counted if
+// Returns the device that runs a call: its stream's or, as a fallback, the CPU. Counts the fallback if
 // `counts`. Returns NULL, with an error, if fallbacks are forbidden.
 static const struct device *place(const struct call *c, zl_stream s, bool counts) {
     int units;
@@ -241,7 +241,7 @@ static bool place_all(const struct tape *t, int begin, int end, const struct dev
     int units;
     const struct device *cpu = device_find("cpu", &units);
     enum { BY_DEVICE = 1, BY_CPU = 2 };
-    int leaves = -1; // whether a sample leaves it to the CPU; -1: not asked yet
+    int leaves = -1; // whether ZL_SAMPLE leaves the calls to the CPU; -1: not known yet
     uint8_t *reads = cpu ? memory_zero((size_t)(end - begin)) : NULL;
     for (int i = end - 1; reads && i >= begin; i--) {
         const struct call *c = t->call[i];
@@ -264,8 +264,8 @@ static bool place_all(const struct tape *t, int begin, int end, const struct dev
     return ok;
 }
 
-// Orders calls so that all that can run on one device run before those that can run on the other, starting
-// with `device`. Returns the number of turns that this takes.
+// Orders calls by turns of the two devices, starting with `device`: each turn takes all calls that its device
+// can run by then. Returns the number of turns.
 static int take_turns(const struct tape *t, int begin, int end, const struct device *const *on,
                       const struct device *device, int32_t *order) {
     int taken = 0, turns = 0, calls = end - begin;
@@ -393,7 +393,7 @@ static struct plan *make_on(struct tape *t, int begin, int end, const struct dev
     return plan;
 }
 
-// Makes the plan, and puts the tape into the plan's order.
+// Makes the plan, and reorders the tape as the plan needs.
 static __attribute__((noinline)) struct plan *make(struct tape *t, int begin, int end) {
     const struct device **on = memory_zero(sizeof *on * (size_t)(end - begin));
     struct plan *plan = on && place_all(t, begin, end, on) ? make_on(t, begin, end, on) : NULL;
@@ -403,7 +403,7 @@ static __attribute__((noinline)) struct plan *make(struct tape *t, int begin, in
 
 static void forget(const void *k, size_t bytes, void *value, void *data) {
     (void)k, (void)bytes, (void)data;
-    ((struct plan *)value)->words = 0; // who still holds it does not find it again
+    ((struct plan *)value)->words = 0; // so that holders of the plan do not find it again
     plan_release(value);
 }
 
@@ -418,7 +418,7 @@ static __attribute__((noinline)) bool keep(struct plan *plan) {
         plan_clear();
     if (map_set(&plans, key.word, sizeof(int64_t) * (size_t)key.len, plan))
         return atomic_fetch_add(&plan->refs, 1), true;
-    zl_clear_error(); // not kept: it will be made again
+    zl_clear_error(); // not kept: it is made again when needed
     return false;
 }
 
@@ -449,7 +449,7 @@ HOT bool plan_find(struct tape *tape, int begin, int end, struct plan **held) {
         return false;
     if (has_key(*held))
         return found(tape, begin, end, *held, held);
-    // The op's address, what it is applied to and the number of calls tell most graphs of a program apart.
+    // The op's address, the number of its inputs and outputs, and the number of words tell most graphs apart.
     uint64_t mix = ((uint64_t)key.word[1] >> 4) + (uint64_t)key.word[2] * 31 + (uint64_t)key.word[4] * 7 +
                    (uint64_t)key.len;
     struct plan **slot = &recent[(mix ^ mix >> 6) % COUNT(recent)];

@@ -1,5 +1,4 @@
-// profiling.c - zl_profile_begin and zl_profile_end, ZL_PROFILE, and what the schedule records of the
-// programs that it runs.
+// profiling.c - zl_profile_begin and zl_profile_end, ZL_PROFILE, and the records of the programs that run.
 //
 // A program does not report its steps; they are inferred from its binding: calls that are prepared and then
 // finished before another call is prepared ran together. So devices need no code for profiling, and it costs
@@ -30,7 +29,8 @@ static bool was_read(struct run_profile *p, zl_array x) {
     return false;
 }
 
-// A view may cover only part of its memory, or repeat elements of it.
+// Returns the bytes of an array, at most those of its memory: a view may cover a part of it, or repeat
+// elements.
 static double bytes_of(zl_array x) {
     size_t bytes = (size_t)x->size * array_item(x);
     return (double)(x->storage ? MIN_OF(bytes, x->storage->bytes) : bytes);
@@ -55,7 +55,7 @@ static void note(struct run_profile *p, const struct call *c, int index) {
         p->first = index;
     if (p->calls < (int)COUNT(p->op))
         p->op[p->calls] = (uintptr_t)c->op;
-    if (!p->calls || !dtype_is_float((zl_dtype)p->dtype)) // the first that is computed with
+    if (!p->calls || !dtype_is_float((zl_dtype)p->dtype)) // the first float dtype, else the first dtype
         p->dtype = (uint8_t)call_first(c)->dtype;
     p->calls++;
 }
@@ -99,7 +99,7 @@ static bool on_prepare(struct binding *b, int index, uint64_t in_place) {
     return r->profile->prepare(b, index, in_place);
 }
 
-// Must run before the call is finished, which releases its inputs.
+// Records the call before it is finished, since finishing releases its inputs.
 static void on_finish(struct binding *b, int index) {
     struct run_profile *p = ((struct run *)b)->profile;
     const struct call *c = b->call[index];
@@ -137,7 +137,7 @@ void schedule_run_profile_end(struct run *r) {
 // Profiles --------------------------------------------------------------------------------------------------
 
 static struct lock session; // held while a profile begins or ends
-static char *path;          // of the timeline; NULL: none is wanted
+static char *path;          // of the timeline; NULL: none is written
 
 // Returns the name with %p replaced by the process id, or NULL, with an error.
 static char *expand(const char *name) {
@@ -153,7 +153,7 @@ static char *expand(const char *name) {
     return text_take(&out);
 }
 
-// Reports a file that cannot be written at the start, instead of when all is over.
+// Returns whether a file can be written, so that the error is reported at the start and not at the end.
 static bool can_write(const char *name) {
     struct file_out out;
     bool can = file_begin(&out, name);
@@ -195,7 +195,7 @@ static bool end(struct text *table) {
             device_at(i)->profile_end();
     if (!profile_stop(&p))
         return error_false(ZL_ERROR_STATE,
-                           "zl_profile_end: another thread has ended the profile"); // unless memory is out
+                           "zl_profile_end: another thread has ended the profile"); // or memory ran out
     bool good = true;
     if (p.spans) {
         profile_table(table, &p);
@@ -228,7 +228,7 @@ char *zl_profile_end(void) {
 
 // ZL_PROFILE ------------------------------------------------------------------------------------------------
 
-// A process that evaluated nothing leaves neither a table nor a file, since programs start others.
+// Writes no table and no file if the process evaluated nothing, since programs start other processes.
 static void end_at_exit(void) {
     struct text table = {0};
     if (!profile_is_on())

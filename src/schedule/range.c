@@ -1,7 +1,7 @@
-// range.c - a part of an array's elements, and what a call needs of its inputs to compute one.
+// range.c - a part of an array's elements, and which part of its inputs a call needs to compute it.
 //
-// A part is a range of one axis, or of each of its periods: rows of matrices that lie one after the other
-// along one axis. Ops of which nothing is said here are computed as a whole.
+// A part is a range of one axis, or of each period of an axis: rows of several matrices that are consecutive
+// along it. Ops that are not listed here are computed as a whole.
 
 #include "op/ops.h"
 #include "schedule/schedule.h"
@@ -14,7 +14,7 @@ int64_t range_size(zl_array x, int axis, const struct range *r) {
     return axis == r->axis ? x->dim[axis] / r->period * r->count : x->dim[axis];
 }
 
-// Of an input that broadcasts to the output.
+// Returns the range of an input that broadcasts to the output.
 static struct range of_operand(zl_array out, zl_array in, struct range r) {
     r.axis -= out->ndim - in->ndim;
     if (r.axis < 0 || in->dim[r.axis] == 1)
@@ -22,7 +22,8 @@ static struct range of_operand(zl_array out, zl_array in, struct range r) {
     return r;
 }
 
-// The same elements, in row-major order, under other sizes. False if they are no range of one axis.
+// Sets *to to the same elements, in row-major order, under other sizes. Returns false if they are not a range
+// of one axis.
 static bool of_reshaped(zl_array out, zl_array in, const struct range *r, struct range *to) {
     int64_t unit = 1, size = 1;
     for (int i = r->axis + 1; i < out->ndim; i++)
@@ -36,8 +37,8 @@ static bool of_reshaped(zl_array out, zl_array in, const struct range *r, struct
     return false;
 }
 
-// Columns of a matrix whose rows would not begin at multiples of 16 bytes are read more slowly than they are
-// computed in vain.
+// Returns whether a range of columns keeps b's rows at multiples of 16 bytes: otherwise reading them takes
+// longer than computing columns that are not needed.
 static bool is_aligned(zl_array b, const struct range *r) {
     int64_t step = array_stride(b)[b->ndim - 1] * (int64_t)array_item(b);
     return r->period == b->dim[b->ndim - 1] && r->start * step % 16 == 0 &&
@@ -53,7 +54,8 @@ static bool of_factor(const struct call *c, int k, const struct range *r, struct
     return !is_column || is_aligned(c->in[1], r);
 }
 
-// Sums of a line do not depend on how many lines there are; sums across lines may.
+// Returns whether all reduced axes come after `axis`. Such sums do not depend on the number of rows; sums
+// over an earlier axis may.
 static bool reduces_inside(const struct call *c, int axis) {
     for (int i = 0; i < c->args; i++)
         if (call_args(c)[i] <= axis)
@@ -66,8 +68,8 @@ static bool takes_all_along(const struct call *c, int axis) {
     return run.start == 0 && run.step == 1 && run.count == c->in[0]->dim[axis];
 }
 
-// The axis of the input of a squeeze, or with direction -1 of expand_dims, whose arguments are axes of the
-// output then.
+// Returns the axis of a squeeze's input that corresponds to an axis of its output. With direction -1, does
+// the same for expand_dims, whose arguments are axes of the output.
 static int axis_across(const struct call *c, int axis, int direction) {
     int moved = axis;
     for (int i = 0; i < c->args; i++)

@@ -1,4 +1,4 @@
-// read.c - reading the data of arrays: evaluates first, waits for that array only.
+// read.c - reads the data of arrays: evaluates them first, and waits only for the array that is read.
 
 #include "schedule/schedule.h"
 
@@ -46,7 +46,8 @@ const bool *zl_data_bool(zl_array a) {
     return read_typed("zl_data_bool", a, ZL_BOOL);
 }
 
-// Only a device has it, from the beginning of its memory: it need not come through a copy of ours.
+// Returns whether only a device has the data, from the beginning of its memory, so that it can be copied to
+// the program without a host replica.
 static bool is_elsewhere(zl_array a) {
     return device_has_memory() && !array_is(a, ARRAY_INLINE) && array_is(a, ARRAY_CONTIGUOUS) && a->storage &&
            !a->storage->data && a->offset == 0;
@@ -73,7 +74,7 @@ bool zl_copy_to(zl_array a, void *out, size_t bytes) {
     return ok;
 }
 
-// Address of the only element of a; NULL and an error.
+// Returns the address of the only element of a, or NULL and an error.
 static const void *read_one(const char *function, zl_array a, union scalar *room) {
     if (a && a->size != 1)
         return error_set(ZL_ERROR_SHAPE, "%s: an array of shape %s has %lld elements: one is needed",

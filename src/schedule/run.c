@@ -1,13 +1,13 @@
-// run.c - runs a program on arrays: gives outputs their storage, publishes them, and releases what is not
-// read again.
+// run.c - runs a program on arrays: gives outputs their storage, publishes them, and releases inputs that are
+// not read again.
 
 #include "schedule/schedule.h"
 
 #include "device/profile/profile.h"
 
 enum {
-    SLACK = 16384, // bytes by which memory that is taken over may be larger than needed
-    SOURCES = 64,  // inputs that are looked at for memory that a result may take over
+    SLACK = 16384, // bytes by which reused memory may be larger than needed
+    SOURCES = 64,  // inputs that are examined for memory that a result may reuse
 };
 
 // Returns the state of an array that the run reads or computes. A relaxed load is enough: the walk or the
@@ -27,9 +27,9 @@ static void let_go(struct call *c) {
         graph_detach(c);
 }
 
-// The state is set last: another thread that sees it may free the call.
+// Sets the states last, since another thread that sees one may free the call.
 void schedule_run_fail(struct call *c, struct failure *f) {
-    failure_retain(f); // an input that is let go may be all that holds it
+    failure_retain(f); // the input that is released may hold the only reference
     let_go(c);
     for (int i = 0; i < c->outputs; i++)
         set_failure(call_output(c, i), f);
@@ -64,7 +64,7 @@ static bool any_taken(const struct run *r, int index) {
 
 static void drop_outputs(const struct run *r, int index) {
     struct call *c = r->binding.call[index];
-    for (int i = any_taken(r, index); i < c->outputs; i++) // what was taken over is still the input's
+    for (int i = any_taken(r, index); i < c->outputs; i++) // the input still owns memory that was taken
         if (call_output(c, i)->storage)
             storage_release(call_output(c, i)->storage);
 }
@@ -72,7 +72,7 @@ static void drop_outputs(const struct run *r, int index) {
 static void on_fail(struct binding *b, int index) {
     struct call *c = b->call[index];
     if (known_state(call_first(c)) == ARRAY_FAILED)
-        return; // prepare found out already
+        return; // on_prepare has failed the call already
     drop_outputs((struct run *)b, index);
     zl_error_kind kind = ZL_ERROR_DEVICE;
     char *message = error_take(&kind);
@@ -156,7 +156,7 @@ static bool take_over(struct run *r, int index, zl_array out, uint64_t in_place)
         zl_array x = c->in[__builtin_ctzll(dies)];
         if (!can_take(out, x) || (in_place != UINT64_MAX && is_given_twice(c, x)) || !claim(r, x->storage))
             continue;
-        out->storage = x->storage; // x still has it, for the kernel to read, until the call is finished
+        out->storage = x->storage; // x keeps it until the call is finished, so that the kernel can read it
         r->donations++;
         return true;
     }
@@ -174,7 +174,7 @@ static bool is_last_reader(const struct call *c, zl_array x) {
            (!x->call || x->call->detached);
 }
 
-// The input keeps its share of the storage until its call is finished.
+// Gives `out` the memory of x, which keeps its own reference until its call is finished.
 static bool share_memory(struct run *r, zl_array out, zl_array x) {
     if (!can_take(out, x) || !claim(r, x->storage))
         return false;
@@ -192,7 +192,7 @@ static bool take_input(struct run *r, int index, int k, zl_array out) {
 }
 
 // Gives `out` the memory of an input in_place that had other readers when the plan was made. take_over
-// handles those that certainly die here.
+// handles those that the plan says die here.
 static bool take_last(struct run *r, int index, zl_array out, uint64_t in_place) {
     const struct call *c = r->binding.call[index];
     uint64_t inputs = c->inputs < 64 ? (1ull << c->inputs) - 1 : UINT64_MAX;
@@ -212,10 +212,10 @@ static int find_maker(const struct run *r, int begin, int end, zl_array x) {
     return i >= begin ? i : -1;
 }
 
-// Gives the result of call `index` the memory of the first input, in the order of operands, that `at` and the
-// calls of the group before it read. So a state that a step computes anew stays in its place, whatever else
-// dies there, and a program that runs again finds all memory as it was. left: how many inputs may still be
-// looked at.
+// Gives the result of call `index` the memory of the first suitable input, in the order of operands, that
+// call `at` and the calls of the group before it read. So a state that each step computes anew stays in its
+// place, whatever else dies there, and a program that runs again finds all memory as it was. *left: how many
+// inputs may still be examined.
 static bool take_source(struct run *r, int begin, int index, int at, int *left) {
     const struct call *c = r->binding.call[at];
     zl_array out = call_first(r->binding.call[index]);
@@ -243,7 +243,8 @@ static void on_take(struct binding *b, int begin, int index) {
                 return;
 }
 
-// Empty arrays get no device memory: nothing is computed for them, so they never reach a device.
+// Returns storage for an output. Empty arrays get no device memory: nothing is computed for them, so they
+// never reach a device.
 static struct storage *new_storage(const struct run *r, size_t bytes) {
     const struct plan_segment *s = r->segment;
     return LIKELY(!device_is_apart(s->device)) || !bytes
@@ -308,11 +309,11 @@ static void publish(const struct run *r, struct storage *s) {
         device_publish(segment->device, segment->unit, r->binding.lane, s);
 }
 
-// States are set last: another thread that sees one may free the call.
+// Sets the states last, since another thread that sees one may free the call.
 static void on_finish(struct binding *b, int index) {
     struct call *c = b->call[index];
     if (known_state(call_first(c)) == ARRAY_FAILED)
-        return; // and its inputs were let go
+        return; // its inputs were released when it failed
     end_inputs((struct run *)b, index);
     let_go(c);
     for (int i = 0; i < c->outputs; i++) {
@@ -321,9 +322,9 @@ static void on_finish(struct binding *b, int index) {
             consume(out, false);
             continue;
         }
-        if (c->op->kind != OP_VIEW) // what a view shows was written before
+        if (c->op->kind != OP_VIEW) // the memory of a view was published when it was written
             publish((struct run *)b, out->storage);
-        // Without storage: computed inside a row program, on the way to something else.
+        // An output without storage was an intermediate result inside a row program.
         atomic_store_explicit(&out->state, out->storage ? ARRAY_READY : ARRAY_CONSUMED, memory_order_release);
     }
 }
@@ -344,7 +345,7 @@ static bool is_elsewhere(zl_array x) {
     return array_state(x) == ARRAY_READY && !array_is(x, ARRAY_INLINE) && x->storage && !x->storage->data;
 }
 
-// Copies to the host what a program on the host reads and only devices hold.
+// Copies to the host the inputs that only devices hold, for a program that runs on the host.
 static bool fetch_inputs(const struct run *run) {
     for (int i = 0; i < run->binding.calls; i++) {
         const struct call *c = run->binding.call[i];
@@ -365,7 +366,7 @@ static void fail_all(struct run *run) {
     failure_release(f);
 }
 
-// If a mark cannot be made, whoever waits for it tries again and gets the error.
+// Records a mark. If that fails, a thread that waits for it tries again and gets the error.
 static void mark(const struct plan_segment *s, int lane) {
     bool had_error = zl_error();
     if (!device_mark(s->device, s->unit, lane) && !had_error)

@@ -1,5 +1,4 @@
-// sample.c - which evaluations are kept from a device whose programs take long to compile: all but one of so
-// many, by ZL_SAMPLE.
+// sample.c - ZL_SAMPLE keeps all but one in so many evaluations off devices whose programs compile slowly.
 
 #include "schedule/schedule.h"
 
@@ -7,7 +6,7 @@
 #include <string.h>
 
 struct sample {
-    uint64_t of, seed; // of 0: none is run there
+    uint64_t of, seed; // of = 0: the device runs none
 };
 
 static struct sample read_setting(void) {
@@ -21,7 +20,8 @@ static uint64_t add_array(uint64_t hash, zl_array x) {
     return hash_bytes(x->dim, sizeof *x->dim * (size_t)x->ndim, hash);
 }
 
-// By what they are, not where they lie: the same seed takes the same ones in every process.
+// The hash is of ops, dtypes and shapes, not of addresses, so that a seed selects the same evaluations in
+// every process.
 bool sample_leaves_out(int count, struct call *const *calls) {
     struct sample sample = read_setting();
     if (LIKELY(sample.of <= 1))

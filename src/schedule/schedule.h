@@ -22,19 +22,19 @@
 struct zl_stream_ {
     const struct device *device;
     int unit;
-    int lane; // of the unit, on which its work is enqueued
+    int lane; // of the unit; its work is enqueued there
     pthread_mutex_t lock; // guards the queue and failure
     pthread_cond_t changed;
     struct run *head, *tail;
-    struct failure *failure; // the first of evaluations that nobody waited for, until it is reported
+    struct failure *failure; // the first failure of an evaluation without a waiting thread; until reported
     bool has_worker;
-    bool is_default; // of its device, on its thread
-    // Bits and counts: whether a thread is running one of its programs, who watches, how much is queued or
-    // run by the worker.
+    bool is_default; // the default stream of its device on its thread
+    // bits and counts: whether a thread runs one of its programs, how many threads watch, how many runs are
+    // queued or run by the worker
     atomic_ulong work;
-    atomic_uint ticks; // counts runs that ended; sleepers watch it
+    atomic_uint ticks; // number of runs that ended; waiting threads watch it
     pthread_t owner;
-    struct zl_stream_ *next;  // of its thread; later, in the list of streams to be reused
+    struct zl_stream_ *next;  // in the list of its thread; later, in the list of streams to be reused
     struct zl_stream_ *older; // in the list of all streams
 };
 
@@ -50,7 +50,7 @@ bool stream_try_begin(zl_stream s);
 // Gives the stream back after a run, and wakes waiting threads.
 void stream_end(zl_stream s);
 // Waits until the array is no longer claimed. Returns false, with an error, if the program's own check
-// (interrupt_wanted) gives up first.
+// (interrupt_wanted) stops the wait.
 bool stream_wait(zl_array a);
 // Waits while *busy is set, which a run of the stream clears.
 void stream_wait_while(zl_stream s, const atomic_bool *busy);
@@ -67,7 +67,7 @@ bool stream_enqueue(zl_stream s, struct run *run);
 
 // tape.c ----------------------------------------------------------------------------------------------------
 
-// The calls that an evaluation needs, inputs first, and what is known of each. A tape grows and is reused.
+// The calls that an evaluation needs, inputs first, and facts about each. A tape grows and is reused.
 struct tape {
     zl_stream standard;  // the stream of calls that name none; NULL: this thread has not chosen it yet
     bool lacks_standard; // the walk stopped at a call that needs it
@@ -77,7 +77,7 @@ struct tape {
     uint64_t *dies;      // per call: bit k says that nothing reads input k (of the first 64) after it
     uint32_t *uses;      // per call: how many calls of the tape read its outputs
     uint32_t *last;      // per call: the last call that reads an output
-    bool looks;          // nothing will be computed, so a gradient may still ask for lent arrays
+    bool looks;          // nothing will be computed, so a gradient may still read lent arrays
     bool has_slices;     // has slices for narrow_tape
     int collectives;     // how many calls are collectives
     bool waits;          // other evaluations are computing some inputs
@@ -87,7 +87,7 @@ struct tape {
     int stack_cap, root_cap, sum_cap, sums;
     struct call **stack;
     struct tape_root *root;
-    struct tape_root *sum; // reductions that should be adjacent; sums is 0 except in a walk by depths
+    struct tape_root *sum; // reductions to be made adjacent; sums is 0 except in a walk by depth
 };
 // Lists the calls that arrays need, under the planning lock. Returns false, with an error, if that fails. It
 // also returns false, without an error, if it sets lacks_standard: then call stream_standard, without the
@@ -95,7 +95,7 @@ struct tape {
 bool tape_walk(struct tape *tape, int count, const zl_array *arrays);
 // Puts calls [begin, end) into another order, in which inputs still come first: the i-th of them becomes the
 // one that was at begin + order[i]. Returns false, with an error and without a change, if memory runs out.
-// Takes place under the planning lock.
+// Needs the planning lock.
 bool tape_reorder(struct tape *t, int begin, int end, const int32_t *order);
 // Marks all calls that are claimed as lost, so that arrays which need them fail; for the child of a fork.
 void tape_forget(void);
@@ -145,7 +145,7 @@ bool sample_leaves_out(int count, struct call *const *calls);
 
 // plan.c ----------------------------------------------------------------------------------------------------
 
-// the most calls of a plan, so that a changing tail does not cost the plan of the whole
+// the most calls of a plan, so that a change near the end of a long graph does not cost the plan of the whole
 enum { PLAN_LARGEST = 4096 };
 
 struct plan_segment {
@@ -167,8 +167,7 @@ struct plan {
 };
 // Finds or makes the plan of the tape's calls [begin, end), puts the calls into the plan's order, and
 // replaces *held by the plan, retained. *held is the plan of the caller's last evaluation, or NULL: repeating
-// an evaluation costs no look-up. Returns false, with an error, if that fails. Takes place under the planning
-// lock.
+// an evaluation costs no look-up. Returns false, with an error, if that fails. Needs the planning lock.
 bool plan_find(struct tape *tape, int begin, int end, struct plan **held);
 // Drops a reference, and frees the plan and its programs with the last one. NULL is ignored.
 void plan_release(struct plan *plan);
@@ -188,11 +187,11 @@ struct run {
     const uint64_t *dies;
     struct run_profile *profile; // NULL: no profile records it
     bool waits;     // inputs may still be in flight on other streams
-    bool alone;     // nobody waits for it
+    bool alone;     // no thread waits for it
     int donations;  // how many outputs took over an input's memory
     int kept;
     zl_array *keep; // roots that a queued run keeps alive
-    // whose turn it is part of; a queued one is a whole turn, which loop_run runs. NULL: none
+    // the loop whose turn it is part of, or NULL; a queued run of a loop is a whole turn, which loop_run runs
     struct zl_loop_ *loop;
 };
 // Executes a run on the calling thread, after waiting for its inputs if run->waits. Calls that fail have
@@ -208,8 +207,8 @@ void schedule_run_lose(struct call *c);
 
 // profiling.c -----------------------------------------------------------------------------------------------
 
-// The step of a run that is in progress, for the profile, and the binding's own functions while the profile
-// replaces them.
+// The step of a run that the profile is recording, and the binding's own functions while the profile replaces
+// them.
 struct run_profile {
     bool (*prepare)(struct binding *b, int index, uint64_t in_place);
     void (*finish)(struct binding *b, int index);
@@ -219,8 +218,8 @@ struct run_profile {
     uint8_t dtype;
     bool has_finished, has_failed;
     double read, written, flops;
-    uintptr_t op[64];        // of the first calls, const struct op *
-    zl_array input[16];      // the first that were read
+    uintptr_t op[64];        // of the first calls; const struct op *
+    zl_array input[16];      // the first arrays that the step reads
 };
 // Begins to record the steps of a run in the profile.
 void schedule_run_profile_begin(struct run *r, struct run_profile *p);
@@ -237,12 +236,11 @@ bool eval_arrays(const char *function, int count, const zl_array *arrays, bool w
 bool eval_look(zl_array a,
                void (*look)(const struct tape *tape, int begin, const struct plan *plan, void *data),
                void *data);
-// Evaluates an array and waits until the host can read it. Returns false, with an error, if it cannot be
-// read.
+// Evaluates an array and waits until the host can read it. Returns false, with an error, if that fails.
 bool eval_read(const char *function, zl_array a);
 
-// Plans an evaluation and has `hold` take what it is made of, under the planning lock: the tape, whose calls
-// it may claim, and a plan for each PLAN_LARGEST of them. Returns false, with an error, if planning or hold
+// Plans an evaluation and calls `hold`, under the planning lock, with its parts: the tape, whose calls hold
+// may claim, and a plan for each PLAN_LARGEST of them. Returns false, with an error, if planning or hold
 // fails.
 bool eval_hold(int count, const zl_array *arrays,
                bool (*hold)(struct tape *tape, int plans, struct plan *const *plan, void *data), void *data);
@@ -251,44 +249,44 @@ bool eval_begin(zl_stream s);
 
 // loop.c, and loop_turn.c, which gives a loop its memory and runs its turns ---------------------------------
 
-// Memory of arrays of a loop, while the turn runs that gives all of them theirs.
+// Memory of a loop's arrays, while the first turn assigns it.
 struct loop_place {
     struct storage *storage; // an array of the loop holds it
-    size_t bytes;            // that were asked for
-    int live;                // arrays that are in it and will be read
-    bool stays;              // it is of the state or of a result: nothing else gets it
+    size_t bytes;            // needed by the array that it was allocated for
+    int live;                // arrays that are in it and will still be read
+    bool stays;              // it belongs to the state or to a result: no other array gets it
 };
 
-// What a turn writes while the turn before may still be read: turn t writes storage[t % 2], and reads the
-// other one if it is a state.
+// Two places between which a result or a state alternates, since the values of the turn before may still be
+// read: turn t writes storage[t % 2], and reads the other one if it is a state.
 struct loop_pair {
-    int out;      // which of the function's results it is of
-    int state;    // which state is read from it; -1: none
+    int out;      // the function's result that it belongs to
+    int state;    // the state that is read from it; -1: none
     struct storage *storage[2]; // retained
-    zl_array *reader, *writer;  // arrays that are in the one or the other, which hold neither
+    zl_array *reader, *writer;  // arrays in the place that a turn reads or writes, without references to it
     int readers, writers;
 };
 
-struct zl_loop_ { // of zellige_loop.h
+struct zl_loop_ { // zl_loop of zellige_loop.h
     struct run whole; // a turn that a worker runs
     zl_fn f;
     int states, results;
-    zl_array *state;    // what f is called with, retained
-    zl_outputs list;    // what f gave: the next state, then results
+    zl_array *state;    // the arguments of f, retained
+    zl_outputs list;    // the results of f: the next state, then results
     zl_array *result[2]; // of turn t in result[t % 2], retained; NULL before the first turn
-    int64_t turns;      // that began
+    int64_t turns;      // number of turns that began
     bool is_bound;      // a turn runs the plan; else it calls f again
-    bool has_memory;    // all arrays have theirs
+    bool has_memory;    // memory was assigned to all arrays
     atomic_bool busy;   // a worker has a turn to run
     struct failure *failure; // of a turn; NULL: none
-    // The plan: calls in their order, and what each reads for the last time.
+    // The plan: calls in their order, and the inputs that each reads for the last time.
     zl_stream stream;
     int calls, plans;
     struct call **call;
     uint64_t *dies;
     struct plan **plan; // retained
     // Memory.
-    struct map place_of; // of storages, in `place`, counted from 1; and of roots, in `list`
+    struct map place_of; // positions of storages in `place`, counted from 1; root_of: of arrays in `list`
     struct map root_of;
     struct loop_place *place;
     int places, place_cap;
@@ -306,7 +304,8 @@ bool loop_is_shared(const struct zl_loop_ *l, int state);
 
 // interrupt.c -----------------------------------------------------------------------------------------------
 
-// Returns whether the program's own check (zl_set_interrupt) asks to give up; sets an error then.
+// Returns whether the program's own check (zl_set_interrupt) wants to stop the evaluation; if so, sets an
+// error.
 bool interrupt_wanted(void);
 // Does the same before a call that computes `elements` elements; it seldom calls the check.
 bool interrupt_between_calls(int64_t elements);

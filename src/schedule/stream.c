@@ -1,7 +1,7 @@
-// stream.c - streams: who owns them, their queues and workers.
+// stream.c - streams: which thread owns them, their queues and their workers.
 //
-// The structures are never freed: calls hold plain pointers to them. Those of a thread that ended serve new
-// threads.
+// The structs are never freed, since calls hold plain pointers to them. Those of a thread that ended are
+// reused by new threads.
 
 #include <string.h>
 
@@ -9,16 +9,17 @@
 
 static struct lock lock; // guards spare and last
 static zl_stream spare;  // streams of threads that ended
-static zl_stream last;   // the newest of all; before it older ones
+static zl_stream last;   // the newest of all streams; zl_stream_.older leads to the others
 
-// In zl_stream_.work: one word, so that who ends a run learns by the same operation whether somebody waits.
+// Parts of zl_stream_.work. All are in one word, so that the thread which ends a run learns from the same
+// atomic operation whether any thread waits.
 #define RUNNING     1ul
 #define ONE_WATCHER 2ul
 #define ONE_QUEUED  (1ul << 32)
 
 static _Thread_local struct {
-    zl_stream first;    // all of this thread
-    zl_stream standard; // its default
+    zl_stream first;    // all streams of this thread, linked by next
+    zl_stream standard; // the default stream of this thread
     bool watched;
 } mine;
 
@@ -78,8 +79,8 @@ static zl_stream make(const struct device *device, int unit) {
     return s;
 }
 
-// In the child of a fork: workers and those who ran something are not there, and what was queued is nobody's.
-// It stays as it is, since some thread may have been at it.
+// Runs in the child of a fork, where the workers and the threads that ran programs do not exist. Queued runs
+// are dropped, not freed, since another thread may have been using them.
 static void forget_work(void) {
     for (zl_stream s = last; s; s = s->older) {
         pthread_mutex_init(&s->lock, NULL);
@@ -96,8 +97,8 @@ ZL_AT_LOAD {
     fork_call(forget_work);
 }
 
-// The default device. Where ZL_DEVICE is wrong, the error names it: who asked for that device was not the
-// program.
+// Returns the default device. If ZL_DEVICE is wrong, the error names that variable, since the program itself
+// did not name the device.
 static const struct device *find_standard(int *unit) {
     const char *name = setting_text(SETTING_DEVICE);
     if (!*name)
@@ -126,7 +127,7 @@ zl_stream stream_shared(const char *device) {
     const struct device *d = device_find_unit(device, &unit);
     zl_stream s = d ? make(d, unit) : NULL;
     if (s)
-        mine.first = s->next; // make put it there: the end of this thread must not give it to another
+        mine.first = s->next; // make put it there; it must not be passed on when this thread ends
     return s;
 }
 
@@ -136,7 +137,7 @@ zl_stream zl_new_stream(const char *device) {
     return d ? make_watched(d, unit) : NULL;
 }
 
-// This thread's default stream of a unit, made if there is none.
+// Returns this thread's default stream of a unit, and makes it if there is none.
 static zl_stream default_of(const struct device *d, int unit) {
     for (zl_stream s = mine.first; s; s = s->next)
         if (s->is_default && s->device == d && s->unit == unit)
@@ -200,7 +201,7 @@ const char *zl_stream_device(zl_stream stream, int *unit) {
 
 // Running ---------------------------------------------------------------------------------------------------
 
-// A signal wakes sleepers too: then the program is asked whether to go on.
+// A Unix signal also wakes a waiting thread; interrupt_wanted then says whether to go on.
 bool stream_wait(zl_array a) {
     if (array_state(a) != ARRAY_CLAIMED)
         return true;
@@ -231,8 +232,8 @@ static bool has_queue(unsigned long work) {
     return work >= ONE_QUEUED;
 }
 
-// Sleepers look again at what they wait for. Who counts itself as a watcher after this has looked sees the
-// new states of the arrays, which were stored before.
+// Wakes waiting threads, which check their condition again. A thread that counts itself as a watcher after
+// the subtraction sees the new states of the arrays, since they were stored before.
 void stream_end(zl_stream s) {
     unsigned long work = atomic_fetch_sub_explicit(&s->work, RUNNING, memory_order_release) - RUNNING;
     if (LIKELY(!work))
@@ -250,11 +251,11 @@ void stream_end(zl_stream s) {
 
 bool stream_try_begin(zl_stream s) {
     unsigned long seen = atomic_load_explicit(&s->work, memory_order_acquire);
-    if (seen & RUNNING || has_queue(seen)) // what is queued goes first, and nothing can be meanwhile
+    if (seen & RUNNING || has_queue(seen)) // queued runs go first, and the worker begins them
         return false;
     if (UNLIKELY(s->has_worker))
         return !(atomic_fetch_or(&s->work, RUNNING) & RUNNING);
-    word_add(&s->work, RUNNING); // nobody but its worker begins without the planning lock
+    word_add(&s->work, RUNNING); // without a worker, only the holder of the planning lock begins a run
     return true;
 }
 
@@ -296,7 +297,7 @@ static void *work(void *data) {
     zl_stream s = data;
     while (true) {
         struct run *run = next_run(s);
-        if (run->loop) { // which owns it
+        if (run->loop) { // the loop owns the run
             loop_run(run->loop);
         } else {
             schedule_run_now(run);
@@ -307,7 +308,7 @@ static void *work(void *data) {
         atomic_fetch_sub(&s->work, ONE_QUEUED);
         stream_end(s);
         pthread_mutex_lock(&s->lock);
-        pthread_cond_broadcast(&s->changed); // those who wait for the queue to empty
+        pthread_cond_broadcast(&s->changed); // wakes threads that wait until the queue is empty
         pthread_mutex_unlock(&s->lock);
     }
     return NULL;

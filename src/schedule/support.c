@@ -1,5 +1,5 @@
-// support.c - which calls a device runs itself, asked of it by small calls of every op and dtype that are
-// never evaluated.
+// support.c - finds out which calls a device runs itself, by small calls of every op and dtype that are not
+// evaluated.
 
 #include "schedule/schedule.h"
 
@@ -55,7 +55,8 @@ static zl_array sample_of_reduction(int which, zl_dtype t) {
     return all[which](X(2, 3));
 }
 
-// NULL, with or without an error: there is no such call.
+// Returns an array that a call of the op computes, or NULL, with or without an error, if there is no such
+// call.
 static zl_array make_sample(const struct op *op, zl_dtype t) {
     if (op->kind == OP_ELEMENTWISE)
         return sample_of_row(op->row, t);
@@ -69,7 +70,7 @@ static zl_array make_sample(const struct op *op, zl_dtype t) {
 
 // Asking ----------------------------------------------------------------------------------------------------
 
-// The call of the op of which an array is made, by whichever others come after it; NULL: there is none.
+// Returns the call of the op that the array was computed from, at most `depth` calls before it, or NULL.
 static const struct call *find_call(zl_array a, const struct op *op, int depth) {
     const struct call *c = a ? a->call : NULL, *found = c && c->op == op ? c : NULL;
     for (int i = 0; c && !found && depth > 0 && i < c->inputs; i++)
@@ -77,7 +78,7 @@ static const struct call *find_call(zl_array a, const struct op *op, int depth) 
     return found;
 }
 
-enum { DEPTH = 6 }; // calls between a sample and the call of its op
+enum { DEPTH = 6 }; // most calls between a sample and the call of its op
 
 static void ask(const struct device *d, int unit, const struct op *op, zl_dtype t, zl_op_support *out) {
     bool had_error = zl_error();
@@ -114,7 +115,7 @@ zl_array zl_op_sample(int index, zl_dtype dtype, const char **name) {
     *name = op ? op->name : NULL;
     zl_array out = op && dtype >= 0 && dtype < ZL_DTYPE_COUNT ? make_sample(op, dtype) : NULL;
     const struct call *c = find_call(out, op, DEPTH);
-    for (int i = 0; c && i < c->inputs; i++) // arrays, not numbers that a compiler would fold
+    for (int i = 0; c && i < c->inputs; i++) // arrays, since a compiler would fold numbers
         if (!array_is(c->in[i], ARRAY_INLINE) && !zl_eval(c->in[i]))
             c = NULL;
     if (!had_error)

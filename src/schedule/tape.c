@@ -1,13 +1,13 @@
-// tape.c - lists the calls that must run, inputs first, without recursion but through a few elementwise
-// calls; and who reads what for the last time.
+// tape.c - lists the calls that an evaluation must run, inputs first, and finds the last reader of each
+// array.
 //
-// What an array needs follows the order of its inputs, but for elementwise ones, which come last. Of several
-// arrays, those come first that fewer calls one after the other lead to: a step of training computes the
-// gradient of its last layer first, and lets go of what that layer kept before it looks at the layer before.
-// Collectives run in the order in which they were recorded, as on the other ranks: they come first, each with
-// what it needs, and what reads them last, so that other work runs while they do. On devices that make one
-// kernel of them, reductions of the same axes follow each other where nothing but elementwise calls is before
-// them.
+// The walk is depth-first. The inputs of a call are visited in their order, but elementwise ones last, so
+// that they are next to their reader. If several arrays are evaluated, those with fewer heavy calls on the
+// path to them come first: a training step computes the gradient of the last layer first, and releases what
+// that layer kept before it continues with the layer before. Collectives run in the order in which they were
+// recorded, as on the other ranks. They come first, each with the calls it needs, and their readers come
+// last, so that other work runs in the meantime. On devices that fuse them into one kernel, reductions of the
+// same axes are made adjacent if only elementwise calls would be between them.
 
 #include "op/ops.h"
 #include "schedule/schedule.h"
@@ -16,22 +16,22 @@
 #include <string.h>
 
 enum {
-    ORDERED_LEAST = 64, // calls of a tape that is worth a second walk
-    ORDERED_MOST = 8,   // inputs of a call that are put in order
-    ENDS = 64,          // inputs of the elementwise calls at a root's end that are looked at
-    BESIDE_MOST = 32,   // reductions that are looked at for one, and elementwise calls for each of them
-    WAITS = 3,          // how much deeper than they are arrays count that wait
+    ORDERED_LEAST = 64, // least calls of a tape that is walked again by depth
+    ORDERED_MOST = 8,   // most inputs of a call that are sorted by depth
+    ENDS = 64,          // inputs examined in the elementwise calls at the end of a root
+    BESIDE_MOST = 32,   // reductions tried as neighbours of one, and elementwise calls examined for each
+    WAITS = 3,          // by how much the depth of a root that has to wait is raised
 };
 
 static uint32_t epoch;  // of the current walk; guarded by the planning lock
-static uint32_t forked; // the walk before the fork that made this process; 0: no fork did
+static uint32_t forked; // the last walk before the fork that made this process; 0: there was no fork
 
 void tape_forget(void) {
     forked = epoch;
 }
 
-// Whether x is being computed by some other evaluation. In the child of a fork those from before it are left
-// behind.
+// Returns whether another evaluation is computing x. In the child of a fork, arrays that were being computed
+// at the fork are marked as failed.
 static bool is_under_way(zl_array x) {
     if (array_state(x) != ARRAY_CLAIMED)
         return false;
@@ -56,15 +56,15 @@ static bool on_tape(zl_array x) {
     return x->call && x->call->epoch == epoch && array_state(x) == ARRAY_LAZY;
 }
 
-// The call in a slot reads an output of another. Which of several streams reads it last, nobody knows: then
-// it is needed.
+// Notes that the call in `slot` reads an output of call `read`. If several streams read it, the last reader
+// is not known, so the output counts as needed.
 static void note_reader(struct tape *t, uint32_t read, int slot) {
     if (t->uses[read]++ && UNLIKELY(tape_stream(t, (int)t->last[read]) != tape_stream(t, slot)))
         t->needed[read] = 1;
     t->last[read] = (uint32_t)slot;
 }
 
-// Puts c at the end of the tape.
+// Appends c to the tape.
 static bool place(struct tape *t, struct call *c) {
     if (UNLIKELY(!c->stream && !t->standard)) {
         t->lacks_standard = true;
@@ -85,7 +85,7 @@ static bool place(struct tape *t, struct call *c) {
     return true;
 }
 
-// The same, and notes that it reads its inputs.
+// Appends c, and notes that it reads its inputs.
 static bool append(struct tape *t, struct call *c) {
     if (!place(t, c))
         return false;
@@ -108,8 +108,8 @@ static bool is_light(const struct call *c) {
     return kind == OP_ELEMENTWISE || kind == OP_CAST || kind == OP_VIEW || kind == OP_COPY;
 }
 
-// How many calls that no group of elementwise ones can hold lead to a call, one after the other, if an
-// earlier walk found that; else whether it, or what it is a view of, is one.
+// Returns the depth of a call (struct tape_root) if an earlier walk found it. Otherwise returns 1 if the
+// call, or the call whose output it is a view of, is heavy, and 0 if not.
 static uint64_t depth_of(const struct tape *t, const struct call *c) {
     if (t->has_depths)
         return c->epoch == t->of_depths ? t->dies[c->slot] : 0;
@@ -118,7 +118,8 @@ static uint64_t depth_of(const struct tape *t, const struct call *c) {
     return !is_light(c);
 }
 
-// Of what was pushed last, the deepest comes first: elementwise calls then lie beside what reads them.
+// Sorts the pushed inputs so that the deepest is visited first; elementwise calls are then next to their
+// reader.
 static void raise_deepest(struct tape *t, int from, int depth) {
     for (int i = from + 1; i < depth; i++) {
         struct call *c = t->stack[i];
@@ -130,7 +131,7 @@ static void raise_deepest(struct tape *t, int from, int depth) {
     }
 }
 
-// Inputs of c that are not on the tape yet go on the stack; true in *ready when there are none.
+// Pushes the inputs of c that are not on the tape yet. Sets *ready if there are none.
 static bool push_inputs(struct tape *t, int *depth, const struct call *c, bool *ready) {
     const int from = *depth;
     *ready = true;
@@ -154,16 +155,16 @@ static bool push_inputs(struct tape *t, int *depth, const struct call *c, bool *
 
 // Reductions that follow each other -------------------------------------------------------------------------
 
-// A call of several that were sorted, and how many calls that no group of elementwise ones can hold lead to
-// it one after the other.
+// A call to be sorted. Its depth is the largest number of heavy calls on a path that ends with it. Calls are
+// heavy unless they are light (is_light), so that an elementwise group can contain them.
 struct tape_root {
     struct call *call;
     uint64_t depth;
     int place;
 };
 
-// Reductions of leading axes, on a device that may make one kernel of several: one that has memory of its
-// own.
+// Returns whether c reduces leading axes on a device that may fuse several reductions into one kernel: a
+// device with memory of its own.
 static bool is_gathered(const struct tape *t, const struct call *c) {
     zl_stream s = c->stream ? c->stream : t->standard;
     return c->op->kind == OP_REDUCE && device_is_apart(s->device) && c->args > 0 &&
@@ -177,7 +178,7 @@ static bool reduces_alike(const struct call *a, const struct call *b) {
            shape_equal(x->ndim, x->dim, y->ndim, y->dim);
 }
 
-// Whether c needs nothing but what is on the tape and elementwise calls, of which it takes `left` at most.
+// Returns whether all that c needs is on the tape, except at most *left elementwise calls.
 static bool is_near(const struct call *c, int *left) {
     for (int i = 0; i < c->inputs; i++) {
         zl_array x = c->in[i];
@@ -189,7 +190,7 @@ static bool is_near(const struct call *c, int *left) {
     return true;
 }
 
-// The first of the sorted reductions that as many calls lead to.
+// Returns the position of the first sorted reduction that has at least this depth.
 static int first_sum(const struct tape *t, uint64_t depth) {
     int low = 0, high = t->sums;
     while (low < high) {
@@ -202,8 +203,8 @@ static int first_sum(const struct tape *t, uint64_t depth) {
     return low;
 }
 
-// Pushes the reductions that `of` calls lead to and that can be in one kernel with c, or in the next one.
-// Returns how many there were; -1: memory is out.
+// Pushes the reductions of depth `of` that can share a kernel with c or with the kernel after it. Returns
+// their number, or -1 if memory runs out.
 static int push_sums(struct tape *t, int *depth, const struct call *c, uint64_t of) {
     int begin = first_sum(t, of), end = begin, pushed = 0;
     while (end < t->sums && end - begin < BESIDE_MOST && t->sum[end].depth == of)
@@ -220,8 +221,9 @@ static int push_sums(struct tape *t, int *depth, const struct call *c, uint64_t 
     return pushed;
 }
 
-// After a reduction come those that as many calls lead to, then those that are computed from these by
-// elementwise calls: what else is computed from their results waits.
+// Appends c. If it is such a reduction, pushes the similar reductions of its depth or, if there are none,
+// those of the next depth, which elementwise calls compute from them. Other readers of their results come
+// later.
 static bool append_with_others(struct tape *t, int *depth, struct call *c) {
     bool gathers = t->sums && c->epoch == t->of_depths && is_gathered(t, c);
     uint64_t own = gathers ? depth_of(t, c) : 0;
@@ -252,8 +254,8 @@ static bool visit(struct tape *t, struct call *root) {
     return true;
 }
 
-// Somebody besides the calls of this tape holds an output: a retain, a call that is not evaluated now, a
-// transform.
+// Returns whether anything besides the calls of this tape refers to an output: a retained reference, a call
+// that is not evaluated now, or a transform.
 static bool is_needed(const struct tape *t, int slot) {
     const struct call *c = t->call[slot];
     uint32_t references = 0;
@@ -269,15 +271,15 @@ static bool is_needed(const struct tape *t, int slot) {
     return references > t->uses[slot];
 }
 
-// An input dies with the call that reads it last: one that was computed before, when the call is all that
-// holds it.
+// Returns whether the call in `slot` is the last reader of x. An array that was computed earlier dies if only
+// this call holds it.
 static bool dies_here(const struct tape *t, zl_array x, int slot) {
     if (on_tape(x))
         return t->last[x->call->slot] == (uint32_t)slot && !t->needed[x->call->slot] && x->call->outputs == 1;
     return array_is_held_once(x);
 }
 
-// Inside a transform a call keeps its inputs: derivatives read them.
+// Returns whether a call keeps its inputs after it is computed: inside a transform, derivatives read them.
 static bool keeps_inputs(const struct call *c) {
     return array_is_tracer(call_first(c));
 }
@@ -296,7 +298,7 @@ static uint64_t deaths_at(const struct tape *t, int slot) {
     const struct call *c = t->call[slot];
     uint64_t dies = 0;
     for (int k = 0; k < c->inputs && k < 64; k++) {
-        bool repeated = false; // x + x: only one of them may be taken over
+        bool repeated = false; // x + x: only one of them may give its memory
         for (int j = 0; j < k; j++)
             repeated |= c->in[j] == c->in[k];
         if (!repeated && dies_here(t, c->in[k], slot))
@@ -311,7 +313,8 @@ static void find_deaths(struct tape *t) {
         t->dies[i] = keeps_inputs(t->call[i]) ? 0 : deaths_at(t, i);
 }
 
-// The commonest evaluation: one call on arrays that are there. 1: done, 0: it is not that, -1: memory is out.
+// Walks the commonest case, one call whose inputs are all computed. Returns 1 if it did, 0 if the evaluation
+// is not of that kind, and -1 if memory runs out.
 static int walk_one(struct tape *t, zl_array a) {
     struct call *c = a->call;
     uint64_t dies = 0;
@@ -343,7 +346,7 @@ static bool is_wanted(zl_array x) {
 
 // Several arrays --------------------------------------------------------------------------------------------
 
-// Into t->dies, which is set when the walk has ended.
+// Writes the depth of each call into t->dies, which holds nothing else until the walk has ended.
 static void find_depths(struct tape *t) {
     for (int i = 0; i < t->calls; i++) {
         const struct call *c = t->call[i];
@@ -361,7 +364,7 @@ static int compare_roots(const void *a, const void *b) {
                                 : (x->place > y->place) - (x->place < y->place);
 }
 
-// Sorted by depth, those of the same as they came.
+// Lists the reductions that may be made adjacent, sorted by depth and then by position.
 static bool list_sums(struct tape *t) {
     t->sums = 0;
     for (int i = 0; i < t->calls; i++) {
@@ -376,7 +379,7 @@ static bool list_sums(struct tape *t) {
     return true;
 }
 
-// The reduction that c is computed from by elementwise calls, if it is to follow others; NULL: there is none.
+// Returns the reduction from which elementwise calls compute c, if is_gathered; otherwise NULL.
 static const struct call *sum_below(const struct tape *t, const struct call *c) {
     for (int left = BESIDE_MOST; is_light(c); left--) {
         const struct call *next = NULL;
@@ -390,9 +393,9 @@ static const struct call *sum_below(const struct tape *t, const struct call *c) 
     return is_gathered(t, c) ? c : NULL;
 }
 
-// What is made of a sum alone, such as a step of an optimiser, waits where another reduction is computed from
-// that and from its neighbours: it would be between these and what they are for, a product and a gradient
-// behind them.
+// Returns whether root c should be visited later. It should if it is computed by elementwise calls from one
+// reduction, as an optimiser's step is, and a similar reduction follows at the next depth: c would come
+// between these reductions and the products and gradients that read them.
 static bool waits(const struct tape *t, const struct call *c) {
     const struct call *sum = t->sums ? sum_below(t, c) : NULL;
     uint64_t after = sum ? t->dies[sum->slot] + 1 : 0;
@@ -418,8 +421,8 @@ static bool list_roots(struct tape *t, int count, const zl_array *arrays, int *r
     return true;
 }
 
-// What call c is computed from, but not the elementwise calls between. left: calls that may still be looked
-// at.
+// Visits the calls from which c is computed, but not the elementwise calls at its end. *left: inputs that may
+// still be examined.
 static bool visit_heavy(struct tape *t, struct call *c, int *left) {
     if (!is_light(c))
         return visit(t, c);
@@ -429,7 +432,8 @@ static bool visit_heavy(struct tape *t, struct call *c, int *left) {
     return true;
 }
 
-// Whether an elementwise end of a root reads an array that was computed before and that others read or hold.
+// Returns whether the elementwise calls at the end of a root read a computed array that others read or hold
+// too.
 static bool reads_shared(const struct call *c, int *left) {
     for (int i = 0; is_light(c) && i < c->inputs && (*left)-- > 0; i++) {
         zl_array x = c->in[i];
@@ -468,11 +472,12 @@ static bool any_reads_shared(const struct tape *t, int begin, int end) {
     return any;
 }
 
-// Elementwise ends of roots come after the heavy calls of the next two depths, where they read what others
-// read too: what an optimiser computes anew can then lie where it was, since the backward pass has read it.
+// Visits roots by depth. Where the elementwise end of a root reads an array that others read too, it comes
+// after the heavy calls of the next two depths: an optimiser can then write a new parameter into the memory
+// of the old one, which the backward pass has read by then.
 static bool visit_by_depth(struct tape *t, int roots) {
     int open = 0, last = 0,
-        end; // roots from `open` on are not visited whole; those from `last` on have the last depth
+        end; // roots from `open` on are not complete; those from `last` on have the last depth
     for (int begin = 0; begin < roots; begin = end) {
         end = end_of_depth(t, begin, roots);
         bool delays = any_reads_shared(t, begin, end);
@@ -484,7 +489,7 @@ static bool visit_by_depth(struct tape *t, int roots) {
     return visit_roots(t, open, roots);
 }
 
-// Walks again, now that depths are known.
+// Walks again, with the depths that the first walk found.
 static bool walk_by_depth(struct tape *t, int count, const zl_array *arrays) {
     int roots;
     bool sorted;
@@ -506,7 +511,7 @@ static bool walk_by_depth(struct tape *t, int count, const zl_array *arrays) {
 
 // Collectives -----------------------------------------------------------------------------------------------
 
-// Into t->root, in the order in which they were recorded.
+// Lists the collectives in t->root, in the order in which they were recorded.
 static bool list_collectives(struct tape *t) {
     int count = 0;
     if (!memory_grow(&t->root, &t->root_cap, t->collectives, sizeof *t->root))
@@ -518,8 +523,8 @@ static bool list_collectives(struct tape *t) {
     return true;
 }
 
-// For each call, into t->dies, the place in t->root of the last collective that it follows from, counted from
-// 1.
+// Sets t->dies of each call to the position in t->root, counted from 1, of the last collective that it
+// depends on; 0: it depends on none.
 static void find_levels(struct tape *t, int collectives) {
     for (int i = 0; i < t->calls; i++)
         t->dies[i] = 0;
@@ -533,8 +538,8 @@ static void find_levels(struct tape *t, int collectives) {
         }
 }
 
-// Walks again: first collectives with what they need, then what follows from none of them, from the first
-// one, and so on.
+// Walks again: first all collectives with the calls they need, then the calls that depend on none, then those
+// that depend on the first one, and so on.
 static bool walk_collectives(struct tape *t) {
     int calls = t->calls, collectives = t->collectives;
     struct tape_root *rest = memory_alloc(sizeof *rest * (size_t)calls);

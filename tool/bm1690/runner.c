@@ -1,9 +1,10 @@
 // runner.c - serves the vendor's reference model of the BM1690 to a Python process (model.py) over two pipes.
 //
-// It is an x86_64 program, native or under qemu-x86_64. A request is a letter and its operands, integers of 8
-// bytes and strings of bytes with their length before them; memory that is read and a number for the rest are
-// the answers. The model prints to stdout, so answers go to a copy of it, and stdout becomes stderr. A rule
-// that the model checks itself ends the process, with its words there.
+// It is an x86_64 program, native or under qemu-x86_64. A request is a letter and its operands: integers of 8
+// bytes, and strings of bytes preceded by their length. Loading or running a kernel is answered with a
+// number, reading memory with its bytes. The model prints to stdout, so answers go to a copy of it, and
+// stdout becomes stderr. If a rule is violated that the model checks itself, the model prints a message there
+// and ends the process.
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -26,7 +27,7 @@ static void take(void *to, size_t size) {
     for (char *at = to; size;) {
         ssize_t got = read(0, at, size);
         if (got <= 0)
-            exit(0); // the driver is gone
+            exit(0); // the driver has ended
         at += got;
         size -= (size_t)got;
     }
@@ -52,7 +53,7 @@ static void give_number(uint64_t value) {
     give(&value, sizeof value);
 }
 
-// A string that the caller frees; a zero follows it.
+// Reads a string, which the caller frees, and adds a NUL.
 static char *take_bytes(void) {
     uint64_t size = take_number();
     char *bytes = malloc(size + 1);
@@ -78,7 +79,7 @@ struct launch {
     const void *args;
 };
 
-// What the vendor's firmware does for a thread that is a core, and then the kernel.
+// Does what the vendor's firmware does for a core's thread, and then runs the kernel.
 static void *run_core(void *from) {
     struct launch *launch = from;
     MODEL(void, set_cur_nodechip_idx, int)(launch->core);
@@ -88,7 +89,7 @@ static void *run_core(void *from) {
     return NULL;
 }
 
-// K: the number of a kernel, the name of its entry, its arguments. Runs it on every core.
+// K: the number of a kernel, the name of its entry, its arguments. Runs the kernel on every core.
 static void launch(void) {
     void *kernel = kernels[take_number()];
     char *name = take_bytes(), *args = take_bytes();
@@ -106,7 +107,7 @@ static void launch(void) {
     free(name);
 }
 
-// L: the path of a compiled kernel. Answers its number.
+// L: the path of a compiled kernel. Answers with its number.
 static void load(void) {
     char *path = take_bytes();
     if (kernel_count == KERNELS)
@@ -118,13 +119,13 @@ static void load(void) {
     free(path);
 }
 
-// W: an address of device memory, a size and the bytes.
+// W: an address of device memory, a size and the bytes. Has no answer.
 static void write_memory(void) {
     uint64_t address = take_number(), size = take_number();
     take(MODEL(void *, tpu_global_mem_addr, uint64_t)(address), size);
 }
 
-// R: an address and a size. Answers the bytes.
+// R: an address and a size. Answers with the bytes.
 static void read_memory(void) {
     uint64_t address = take_number(), size = take_number();
     give(MODEL(void *, tpu_global_mem_addr, uint64_t)(address), size);
