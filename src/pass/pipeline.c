@@ -100,6 +100,13 @@ static bool fail(const struct tile_kernel *kernel, const char *pass) {
                                     pass, kernel->name);
 }
 
+// Only chips without threads are given commands.
+static bool takes_commands(const struct tile_kernel *kernel, const struct target *target) {
+    const struct tile_stmt *command = target->lanes ? NULL : pass_find_kind(kernel->body, TILE_COMMAND);
+    return !command || error_false(ZL_ERROR_COMPILE, "kernel %s, line %d: target %s has no command %s",
+                                   kernel->name, command->place.line, target->name, command->message);
+}
+
 bool pass_run(struct tile_kernel *kernel, const struct target *target, const char *last) {
     bool is_done = true;
     pass_dump_kernel(kernel, "tile");
@@ -111,5 +118,5 @@ bool pass_run(struct tile_kernel *kernel, const struct target *target, const cha
         if (last && !strcmp(last, pipeline[i].name))
             break;
     }
-    return !is_done || is_spelled(kernel, target);
+    return !is_done || (takes_commands(kernel, target) && is_spelled(kernel, target));
 }

@@ -100,13 +100,17 @@ static const char *float_bits(const struct tile_literal *literal, struct tile_ty
     return NULL;
 }
 
+int tile_literal_base(const char *digits) {
+    return digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X') ? 16 : 10;
+}
+
 static const char *integer_bits(const struct tile_literal *literal, struct tile_type type, uint64_t *bits) {
     char digits[128];
     if (literal->is_float)
         return "is no integer; write the cast";
     snprintf(digits, sizeof digits, "%.*s", literal->len, literal->text);
     errno = 0;
-    uint64_t size = strtoull(digits, NULL, 0);
+    uint64_t size = strtoull(digits, NULL, tile_literal_base(digits));
     uint64_t most = UINT64_MAX >> (64 - type.bits + (type.kind == TILE_INT));
     if (errno || size > most + (type.kind == TILE_INT && literal->negative))
         return "does not fit its type";

@@ -100,7 +100,7 @@ int parse_count(struct parser *p, int least) {
         parse_fail(p, p->token.place, "a whole number is expected, not %s", p->token.text);
         return 0;
     }
-    long long value = strtoll(literal->text, NULL, 0);
+    long long value = strtoll(literal->text, NULL, tile_literal_base(literal->text));
     value = literal->negative ? -value : value;
     if ((value < least || value > 1 << 30) && is_param)
         parse_fail(p, p->token.place, "%s is out of range: it is %lld", p->token.text, value);

@@ -221,7 +221,7 @@ static struct node *ceildiv_node(struct parser *p, struct tile_place place) {
     struct node *less;
     if (arg[1]->kind == NODE_LITERAL && !b->is_float && !b->is_word && !b->negative) {
         struct tile_literal literal = *b;
-        literal.text = arena_text(&p->arena, "%llu", strtoull(b->text, NULL, 0) - 1);
+        literal.text = arena_text(&p->arena, "%llu", strtoull(b->text, NULL, tile_literal_base(b->text)) - 1);
         literal.len = literal.text ? (int)strlen(literal.text) : 0;
         less = literal.text && literal.text[0] != '-' ? literal_node(p, place, literal) : NULL;
     } else {

@@ -67,6 +67,8 @@ void tile_print_const(struct text *out, struct tile_type type, uint64_t bits, bo
 // Sets *bits to those of a literal as that type. Returns NULL, or a message, which is static, if the type
 // does not have it.
 const char *tile_literal_bits(const struct tile_literal *literal, struct tile_type type, uint64_t *bits);
+// Returns the base of an integer's digits: 16 after 0x, else 10, also after other zeros.
+int tile_literal_base(const char *digits);
 
 // print_expr.c: expressions as text -------------------------------------------------------------------------
 

@@ -553,3 +553,14 @@ TEST(kernels_are_checked) {
     zl_release(out), zl_kernel_release(k);
     test_setenv("ZL_CHECK", NULL);
 }
+
+TEST(commands_are_refused_without_lanes) {
+    zl_kernel k = zl_kernel_compile("kernel k(a: f32[4]) -> (y: f32[4]) {\n"
+                                    "  grid b in 1 { command f(1, 2, 3, 4, 5, 6, 7, 8, 9, 10) }\n"
+                                    "}",
+                                    "sample", "c");
+    if (!CHECK(!k && zl_error() && strstr(zl_error(), "line 2: target c has no command f")))
+        test_note("%s", zl_error() ? zl_error() : "no error");
+    zl_clear_error();
+    zl_kernel_release(k);
+}

@@ -58,6 +58,14 @@ TEST(tile_prints_as_few_parentheses_as_possible) {
     check_expression("f32", "maximum(a[0], exp(a[1]))", "maximum(a[0], exp(a[1]))");
 }
 
+// Zeros before a number do not make it octal.
+TEST(tile_numbers_are_decimal) {
+    check_expression("f32", "a[010 + 08] - 0XFF", "a[18] - 255");
+    check_expression("i64", "a[ceildiv(n, 010)]", "a[(n + 9) // 10]");
+    check_prints("kernel k(a: f32[010]) -> (y: f32[09]) {\n  fill y = 1\n}\n",
+                 "kernel k(a: f32[10]) -> (y: f32[9]) {\n  fill y = 1\n}\n");
+}
+
 TEST(tile_numbers_take_the_type_beside_them) {
     check_expression("f16", "where(a[0] < 1, 2, a[1])", "where(a[0] < 1, 2, a[1])");
     check_expression("bool", "1.5 < 2", "1.5f32 < 2f32");
