@@ -130,7 +130,7 @@ void pjrt_free(int unit, void *buffer) {
 
 static struct {
     pthread_mutex_t lock;
-    struct pjrt_event **event; // executions that are not known to be done, in their order
+    struct pjrt_event **event; // executions that are not known to be done, in order
     int events, cap;
     uint64_t done;          // the number of executions before the first of them
     uint64_t place[PLACES]; // for each mark, the number of executions before it

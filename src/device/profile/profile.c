@@ -280,7 +280,7 @@ static void run_exit_function(void) {
         exit_function();
 }
 
-// Functions given to atexit run latest first.
+// Functions are registered with atexit, which runs the latest first.
 void profile_at_exit(void (*end)(void)) {
     if (end)
         exit_function = end;
@@ -360,7 +360,7 @@ static int compare_times(const void *a, const void *b) {
     return x->id != y->id ? (x->id > y->id) - (x->id < y->id) : (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-// The first time of an id, or of the next one that has any.
+// Returns the first time of an id, or of the next id that has one.
 static int find_time(const struct profile *p, uint32_t id) {
     int low = 0, high = p->times;
     while (low < high) {

@@ -441,7 +441,8 @@ static bool launch(struct vulkan_device *d, struct queue *q, const struct vulkan
     const struct vulkan_function *f = l->function;
     struct range range[VULKAN_BUFFERS];
     uint64_t at = 0;
-    bool timed = profile_ring_wants(&q->timed, &profile_driver, vulkan_unit(d)); // before a batch is open
+    bool timed = profile_ring_wants(&q->timed, &profile_driver, vulkan_unit(d)); // has to be called before a
+                                                                                 // batch is open
     if (!begin(d, q) || (is_in_ring && !take_ring(d, q, l->block_bytes, &at)))
         return false;
     vk_commands c = current(q)->commands;
@@ -483,8 +484,7 @@ bool vulkan_launch(struct vulkan_device *d, const struct vulkan_launch *l) {
 
 // Copies ----------------------------------------------------------------------------------------------------
 
-// Under the lock. Copies between memory and a place of the ring or of what the host reads, whose own range is
-// `other`.
+// Copies between memory and the ring, or the read-back buffer, whose own range is `other`. Under the lock.
 static bool copy(struct vulkan_device *d, struct queue *q, const void *memory, uint64_t bytes, bool to_host,
                  uint64_t at) {
     struct vulkan_place place = vulkan_place(d, memory);
@@ -590,7 +590,7 @@ void vulkan_submit_if_idle(struct vulkan_device *d) {
     bool had_error = zl_error();
     lock_take(&q->lock);
     if (q->is_recording && is_reached(d, q, q->submitted) && !submit(d, q) && !had_error)
-        zl_clear_error(); // vulkan_good tells
+        zl_clear_error(); // vulkan_good reports it
     lock_give(&q->lock);
 }
 
