@@ -106,7 +106,7 @@ enum bm1690_layout {
     BM1690_LINES,   // rows, columns, row stride, dtype: rows of device memory
     BM1690_SWAPPED, // shape, stride, dtype: the tensor of that shape with channels and columns exchanged
     BM1690_EXCHANGED, // shape, stride, dtype: the same with batch and channels exchanged
-    // shape, dtype: what a window of the parameters kernel, padding, stride and dilation leaves of it
+    // shape, dtype: the shape that pooling by the parameters kernel, padding, stride and dilation makes of it
     BM1690_POOLED,
     BM1690_LANES,        // channels, columns (""; 1), dtype: {1, channels, 1, columns}, aligned
     BM1690_PACKED_LANES, // channels: 32-bit numbers {1, channels, 1, 1}, compact

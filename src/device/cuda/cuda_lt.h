@@ -19,8 +19,8 @@ struct lt_key {
 
 struct lt_product;
 
-// Memory of one product, what it is multiplied by, and beta times what it is added to, which lies as y does
-// elsewhere; bias and added may be NULL.
+// The memory of one product, its factor, and beta, the factor of `added`, which has the layout of y; bias and
+// added may be NULL.
 struct lt_memory {
     const char *a, *b, *bias, *added;
     char *y;

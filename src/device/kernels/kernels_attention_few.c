@@ -13,7 +13,7 @@ enum {
     STAGES = 2,   // iterations whose keys are in shared memory; three or four were no faster on an H200
     PIECE = 16,   // elements of a head that a matrix instruction multiplies
     PACK = 8,     // the elements that strides have to be multiples of
-    BLOCKS = 264, // blocks that keep a unit busy; fewer than MOST of the kernel for each matrix
+    BLOCKS = 264, // blocks that keep a unit busy; no more than MOST of the kernel
 };
 
 // Returns the rows of a block: the smallest power of two, from LINES_LEAST on, that holds all queries of the

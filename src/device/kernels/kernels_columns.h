@@ -11,8 +11,8 @@ enum { COLUMN_REDUCTIONS = 6 };
 // element per row, or one per column.
 enum column_form { COLUMN_SAME = FUSE_FORMS, COLUMN_ONCE };
 
-// What a kernel computes of a group: everything; everything but what comes after the reductions, for parts of
-// columns; or only that, after joining the parts.
+// What a kernel computes of a group: all of it; for parts of columns, all except the ops after the
+// reductions; or only those ops, after joining the parts.
 enum column_stage { COLUMN_WHOLE, COLUMN_PARTS, COLUMN_JOIN };
 
 struct column_recipe {

@@ -2,11 +2,11 @@
 // of this folder.
 //
 //     pjrt_plugin.c   finds the plugin, opens it, its version, its client and its devices
-//     pjrt_buffer.c   buffers of the units, what they were asked for and when that is done
+//     pjrt_buffer.c   buffers of the units, and the completion of executions
 //     pjrt_code.c     compiled texts, in memory and on disk
 //     pjrt_program.c  segments: rendered by hlo/, executed
-//     pjrt_ahead.c    programs compiled for chips that need not be here
-//     pjrt_hlo.c      what a compiler made of them, as text
+//     pjrt_ahead.c    programs compiled for chips that need not be present
+//     pjrt_hlo.c      compiled modules as text
 //     pjrt.c          the table of the device
 
 #ifndef PJRT_H

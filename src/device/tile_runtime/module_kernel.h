@@ -51,7 +51,7 @@ struct module_target {
     const struct module_calls *calls;                           // set once the target is open
     // returns the record of the first device, for this thread, or NULL and an error
     const struct target *(*open)(void);
-    // of a call: false and an error, unless it is 0
+    // checks the result of a call; returns false, with an error, unless it is 0
     bool (*check)(int code, const char *function);
     bool (*identify)(struct text *out);                         // appends chip and compiler; returns false,
                                                                 // with an error, if that fails

@@ -81,10 +81,10 @@ enum { VULKAN_ALIGNMENT = 256 };
 void *vulkan_alloc(struct vulkan_device *d, size_t bytes);
 // Frees memory, which no work may use any more; NULL is allowed.
 void vulkan_free(struct vulkan_device *d, void *memory);
-// Where memory lies. mapped is where the host sees it, NULL if it does not.
+// The place of memory. `mapped` is its address on the host, NULL if the host does not see it.
 struct vulkan_place {
     vk_handle buffer;
-    uint64_t offset, address; // address: as kernels know it, of a device that has_addresses
+    uint64_t offset, address; // address: for kernels, if the device has_addresses
     char *mapped;
 };
 // Returns where an address within memory of vulkan_alloc lies.
@@ -97,7 +97,7 @@ int64_t vulkan_blocks_made(int unit);
 // A buffer with memory of its own.
 struct vulkan_buffer {
     vk_handle buffer, memory;
-    char *mapped; // NULL: the type is not visible to the host
+    char *mapped; // NULL: the memory is not visible to the host
     uint64_t address; // 0: it has none
 };
 // Creates a buffer with memory of this type, mapped if the host can see it. Returns false, with an error, if
@@ -108,8 +108,8 @@ void vulkan_buffer_close(struct vulkan_device *d, struct vulkan_buffer *b);
 
 // vulkan_queue.c --------------------------------------------------------------------------------------------
 
-// What a kernel is given: buffers, of which it reaches so many bytes, and the bytes of its block
-// (render/spirv/spirv.h).
+// The arguments of a launch: buffers, with the bytes that the kernel accesses of each, and the bytes of its
+// block (render/spirv/spirv.h).
 enum { VULKAN_BUFFERS = 32, VULKAN_BLOCK_BYTES = 4096 };
 struct vulkan_reach {
     const void *memory;
@@ -121,7 +121,7 @@ struct vulkan_launch {
     const struct vulkan_function *function;
     int64_t groups;
     int buffers;
-    bool is_too_large; // something had no room
+    bool is_too_large; // a buffer or value did not fit
     struct vulkan_reach buffer[VULKAN_BUFFERS];
     uint32_t block_bytes;
     uint32_t block[VULKAN_BLOCK_BYTES / 4];
@@ -171,7 +171,7 @@ bool vulkan_time(struct vulkan_device *d, bool (*run)(void *data), void *data, d
 // device.
 void vulkan_profile_end(void);
 
-// What was done since the process began.
+// Counts since the process began.
 struct vulkan_counts {
     int64_t launches, barriers, submissions;
 };
@@ -182,8 +182,8 @@ struct vulkan_counts vulkan_counts(int unit);
 
 struct vulkan_function {
     vk_handle pipeline, layout, set_layout;
-    int bindings; // up to the last that its module uses
-    bool has_addresses; // instead of bindings of buffers
+    int bindings; // the number of bindings, up to the last one that its module uses
+    bool has_addresses; // it uses addresses instead of bindings of buffers
 };
 
 // Compiles a SPIR-V module and appends to `code` what vulkan_load makes functions of, in this process or

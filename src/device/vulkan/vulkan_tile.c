@@ -8,7 +8,7 @@
 struct compiled {
     struct group_kernel group;
     struct vulkan_device *device;
-    struct vulkan_function **function; // one a launch
+    struct vulkan_function **function; // one per launch
     struct tile_kernel *kernel;        // before passes; NULL: it cannot be
     struct compiled *far;              // made of that, for arguments that need addresses; NULL: none did yet
 };
