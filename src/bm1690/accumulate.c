@@ -1,4 +1,4 @@
-// accumulate.c - DMA that combines what it brings with what is in L2.
+// accumulate.c - DMA that combines the elements that it transfers with those in L2.
 
 #include "bm1690/element.h"
 
@@ -6,7 +6,7 @@ run_function run_reduce;
 
 enum { OPCODE_NONE, OPCODE_MUL, OPCODE_MAX, OPCODE_MIN, OPCODE_ADD }; // all_reduce_opcode_t
 
-// Integers are compared as signed ones, whatever their dtype.
+// Integers are compared as signed ones, whatever their dtype is.
 static int64_t combine_ints(int opcode, int64_t there, int64_t x) {
     switch (opcode) {
     case OPCODE_MAX: return MAX_OF(there, x);
@@ -30,7 +30,7 @@ static void reduce_element(int opcode, enum bm1690_dtype dtype, uint8_t *to, con
     }
 }
 
-// Cores that accumulate at the same place take turns.
+// Cores that accumulate in the same memory take turns.
 static struct lock turn;
 
 ZL_AT_LOAD {

@@ -1,10 +1,10 @@
 // bm1690.h - an emulated SophGo BM1690: device memory, L2, eight cores of 64 lanes, and the commands of
 // commands.def.
 //
-// Device C is compiled for the host as it is. Its calls of the device API come to this emulator, which
-// computes what the vendor's reference model computes, bit by bit (doc/bm1690.md), checks every rule of the
-// table, and models time. Device addresses are the chip's own; only base is used: no tile IR, no kernel of
-// the CPU.
+// Device C is compiled for the host unchanged. Its calls of the device API go to this emulator, which
+// computes the same bits as the vendor's reference model (doc/bm1690.md), checks every rule of the table, and
+// models time. Device addresses are those of the chip. Only base/ is used: no tile IR, and no kernel of the
+// CPU.
 
 #ifndef BM1690_H
 #define BM1690_H
@@ -17,7 +17,7 @@ enum {
     BM1690_LANE_COUNT = 64,
     BM1690_LANE_BYTES = 256 << 10,
     BM1690_BANKS = 16,
-    BM1690_VECTOR_BYTES = 64, // of one lane per cycle, and the alignment of layouts
+    BM1690_VECTOR_BYTES = 64, // bytes that a lane processes per cycle, and the alignment of layouts
 };
 
 // command_table.c -------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ struct bm1690_module *bm1690_module_open(const char *library);
 void bm1690_module_close(struct bm1690_module *module);
 
 struct bm1690_options {
-    int cores;        // 0: one; each runs the entry with the same arguments
+    int cores;        // cores that run the entry with the same arguments; 0: one
     bool counts_only; // checks and counts, but moves and computes nothing
     bool traces;      // writes a line for each command into the report
 };
@@ -73,11 +73,11 @@ struct bm1690_options {
 struct bm1690_report {
     uint64_t commands[BM1690_ENGINES];
     uint64_t bytes;              // moved by DMA
-    uint64_t scalars;            // pointers to single elements that the control program asked for
-    uint64_t elements;           // handled by commands: of the largest operand of each
-    uint64_t bank_conflicts;     // TIU commands of which two operands share a bank
+    uint64_t scalars;            // elements that the control program accesses one at a time through pointers
+    uint64_t elements;           // elements of the largest operand of each command
+    uint64_t bank_conflicts;     // TIU commands with two operands in the same bank
     double busy[BM1690_ENGINES]; // cycles of the busiest core
-    double cycles;               // of the slowest core, from its first command to its last
+    double cycles;               // of the slowest core, from its first to its last command
     double lane_cycles;          // cycles of the TIU times lanes in use: of all cores
     double tiu_cycles;           // of all cores
     struct text trace;

@@ -12,11 +12,12 @@ static const uint8_t *matrix_element(const struct view *v, int row, int column) 
 
 struct product {
     const struct view *out, *left,
-        *right; // the result is left times right, which is transposed if the flag is set
+        *right; // the result is left times right, which is transposed if right_is_transposed
     bool right_is_transposed, adds;
-    bool is_unsigned; // without signs and zero points, sums beyond the largest signed number are that number
+    bool is_unsigned; // without signs and zero points: sums beyond the largest signed number become that
+                      // number
     int depth;
-    int64_t left_zero, right_zero; // subtracted
+    int64_t left_zero, right_zero; // zero points, which are subtracted
 };
 
 static void product_row(void *context, int row) {
@@ -35,13 +36,14 @@ static void product_row(void *context, int row) {
     }
 }
 
-// Lanes have rows; 4 columns and 64 of the depth are one cycle.
+// Each lane has a row; 4 columns and 64 elements of the depth take one cycle.
 static double product_cycles(const struct product *p) {
     int64_t groups = (p->out->dim.c + BM1690_LANE_COUNT - 1) / BM1690_LANE_COUNT;
     return (double)(groups * ((p->depth + 63) / 64) * ((p->out->dim.w + 3) / 4));
 }
 
-// Of both transposes the result is transposed too: the right operand's rows are its rows.
+// Runs a product of 8-bit integers. If both operands are transposed, the result is too: its rows are those of
+// the right operand.
 bool run_product_int8(struct command *command) {
     const struct view *out = command_operand(command, 0), *left = command_operand(command, 1),
                       *right = command_operand(command, 2);
@@ -75,7 +77,7 @@ struct pooling {
     const struct view *to, *from;
     struct pair kernel, stride, dilation;
     struct padding pad;
-    int64_t outside, scale; // of elements that the padding adds; of sums
+    int64_t outside, scale; // the value of elements in the padding; the factor of sums
 };
 
 static int64_t pool_window(const struct pooling *p, int n, int c, int top, int left) {

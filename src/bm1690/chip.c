@@ -1,7 +1,7 @@
 // chip.c - device memory, modules and launches.
 //
-// Cores run on the thread pool. Those of a program that waits for others (tpu_sync_all) have threads of their
-// own, as all of them must be under way.
+// Cores run on the thread pool. If a program waits for other cores (tpu_sync_all), each core has a thread of
+// its own, because all of them have to run at the same time.
 
 #include "bm1690/chip.h"
 
@@ -20,7 +20,7 @@ struct buffer {
 };
 
 struct bm1690 {
-    struct buffer *buffer; // in the order of their addresses, with gaps
+    struct buffer *buffer; // by address, with gaps
     int buffers, cap;
     struct lock l2_lock;
     uint8_t *l2; // NULL until it is used
@@ -28,14 +28,14 @@ struct bm1690 {
     uint64_t nowhere[BM1690_CORES][NOWHERE / sizeof(uint64_t)];
     pthread_mutex_t mutex; // of the barrier
     pthread_cond_t changed;
-    int waiting, running; // cores
+    int waiting, running; // numbers of cores
     unsigned round;
-    bool stopped; // a core failed or ended: nobody waits any longer
+    bool stopped; // a core failed or ended: no core waits any longer
 };
 
 struct bm1690_module {
     void *library;
-    bool waits; // for other cores
+    bool waits; // its cores wait for each other
 };
 
 // Device memory ---------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ void bm1690_close(struct bm1690 *chip) {
 }
 
 static uint64_t page_end(const struct buffer *b) {
-    return (b->address + b->bytes + PAGE - 1) / PAGE * PAGE + PAGE; // a page stays free after each
+    return (b->address + b->bytes + PAGE - 1) / PAGE * PAGE + PAGE; // leaves a free page after each buffer
 }
 
 uint64_t bm1690_alloc(struct bm1690 *chip, size_t bytes) {
@@ -90,7 +90,7 @@ uint64_t bm1690_alloc(struct bm1690 *chip, size_t bytes) {
     return address;
 }
 
-// The last buffer that begins at or before the address; -1: none.
+// Returns the last buffer that begins at or before the address, or -1.
 static int find_buffer(const struct bm1690 *chip, uint64_t address) {
     int low = 0, high = chip->buffers;
     while (low < high) {
@@ -249,7 +249,7 @@ bool chip_wait_for_cores(struct core *core) {
     return released;
 }
 
-// Wakes those that wait: they find that nobody comes.
+// Wakes the cores that wait, which then find that this core does not come.
 static void leave_barriers(struct core *core) {
     struct bm1690 *chip = core->chip;
     pthread_mutex_lock(&chip->mutex);
@@ -295,7 +295,7 @@ static bool core_ready(struct bm1690 *chip, int index, const struct bm1690_optio
     return local && written;
 }
 
-// Arguments are a copy for each core, as the vendor's runtime has one for each.
+// Runs the entry on one core. Each core has its own copy of the arguments, as with the vendor's runtime.
 static void run_core(void *data, int part) {
     struct launch *l = data;
     struct core *core = &l->chip->core[part];
@@ -351,7 +351,7 @@ static void run_threads(struct launch *l) {
     }
 }
 
-// A function that is static is known by the wrapper that registering it made.
+// Finds the entry of a module. A static function is found by the wrapper that its registration defines.
 static entry_function *find_entry(const struct bm1690_module *m, const char *name) {
     char wrapper[256];
     snprintf(wrapper, sizeof wrapper, "%s_wrapper", name);

@@ -1,4 +1,4 @@
-// chip.h - the inside of the emulator: cores, calls, operands.
+// chip.h - the internals of the emulator: cores, commands, operands.
 
 #ifndef BM1690_CHIP_H
 #define BM1690_CHIP_H
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-// What the ABI passes; the text of headers.c declares the same types under the vendor's names.
+// Types that the ABI passes; the text of headers.c declares the same types under the vendor's names.
 struct dims {
     int32_t n, c, h, w;
 };
@@ -45,7 +45,7 @@ struct view {
     int64_t stride[4];
 };
 
-// What a command of a parallel region touches: bytes of lanes, by a bounding box and by its view.
+// Memory that a command of a parallel region accesses: bytes of lanes, by a bounding box and by its view.
 struct touch {
     struct view view;
     const struct bm1690_command *command;
@@ -57,7 +57,7 @@ struct core {
     struct bm1690 *chip;
     int index, cores;
     uint8_t *local;    // lanes x BM1690_LANE_BYTES
-    uint64_t *written; // a bit for each byte
+    uint64_t *written; // one bit per byte: whether it was written
     bool failed, counts_only, traces;
     bool is_parallel;
     struct touch *touched; // since tpu_parallel_start
@@ -79,11 +79,11 @@ struct command {
     int views; // operands are view[operand[0]], view[operand[1]], ...
     int operand[BM1690_PARAMETERS];
     union bm1690_value result;
-    double cycles; // where the command's function counts them itself
+    double cycles; // set by the command's function, if it counts its cycles itself
 };
 typedef bool run_function(struct command *command);
 
-// Operations that run functions tell apart.
+// Operations by which functions of several commands distinguish them.
 enum operation {
     ANY_LANE = 1, // operands may begin in different lanes
     ADD,

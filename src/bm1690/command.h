@@ -1,8 +1,8 @@
-// command.h - what a row of commands.def says: the data type of the table, for whoever reads it.
+// command.h - the type of the rows of commands.def, for all code that reads the table.
 //
-// The table is data: the passes choose commands from it, headers.c writes the vendor's headers from it,
-// operand.c resolves and checks the operands of a command by it. A file that wants the rows includes
-// commands.def with COMMAND defined; BM1690_ROW makes one struct bm1690_command of a row.
+// The table is data: passes choose commands from it, headers.c writes the vendor's headers from it, and
+// operand.c resolves and checks the operands of commands by it. A file that needs the rows includes
+// commands.def with COMMAND defined; BM1690_ROW makes a struct bm1690_command of a row.
 
 #ifndef BM1690_COMMAND_H
 #define BM1690_COMMAND_H
@@ -17,7 +17,7 @@ enum bm1690_engine {
     BM1690_ENGINES
 };
 
-// data_type_t of the vendor's ABI: name, code, bytes of an element (0: of none that the emulator knows).
+// data_type_t of the vendor's ABI: name, code, bytes of an element (0: the emulator does not have it).
 #define BM1690_DTYPES(DTYPE) \
     DTYPE(UINT8, 0, 1)       \
     DTYPE(INT8, 1, 1)        \
@@ -53,8 +53,9 @@ enum bm1690_dtypes {
     BM1690_INTS = BM1690_INTS8 | BM1690_INTS16 | BM1690_INTS32,
     BM1690_SIGNED = BM1690_BIT(BM1690_INT8) | BM1690_BIT(BM1690_INT16) | BM1690_BIT(BM1690_INT32),
     BM1690_UNSIGNED = BM1690_INTS & ~BM1690_SIGNED,
-    BM1690_INDICES = BM1690_BIT(BM1690_UINT8) | BM1690_BIT(BM1690_UINT16), // of gathers in local memory
-    BM1690_REDUCED = BM1690_FLOATS | BM1690_INTS32,                        // by accumulation in L2
+    BM1690_INDICES = BM1690_BIT(BM1690_UINT8) | BM1690_BIT(BM1690_UINT16), // dtypes of indices of gathers in
+                                                                           // local memory
+    BM1690_REDUCED = BM1690_FLOATS | BM1690_INTS32,                        // dtypes of accumulation in L2
     BM1690_SORTED = BM1690_ONLY_F32 | BM1690_INTS32,
     BM1690_FP8S = (int)(BM1690_BIT(BM1690_FP8E5M2) | BM1690_BIT(BM1690_FP8E4M3)),
     BM1690_ALL = BM1690_FLOATS | BM1690_INTS | BM1690_FP8S,
@@ -96,7 +97,7 @@ enum bm1690_kind {
 #undef KIND
 };
 
-// How an address and other parameters make an operand. `of` names those parameters in this order.
+// How an address and other parameters form an operand. `of` names those parameters in this order.
 enum bm1690_layout {
     BM1690_NO_LAYOUT,
     BM1690_TENSOR,  // shape, stride ("" or NULL: aligned, of device memory contiguous), dtype
@@ -105,7 +106,7 @@ enum bm1690_layout {
     BM1690_LINES,   // rows, columns, row stride, dtype: rows of device memory
     BM1690_SWAPPED, // shape, stride, dtype: the tensor of that shape with channels and columns exchanged
     BM1690_EXCHANGED, // shape, stride, dtype: the same with batch and channels exchanged
-    // shape, dtype: what a window of the parameters kernel, padding, stride and dilation leaves of it
+    // shape, dtype: the shape that pooling by the parameters kernel, padding, stride and dilation makes of it
     BM1690_POOLED,
     BM1690_LANES,        // channels, columns (""; 1), dtype: {1, channels, 1, columns}, aligned
     BM1690_PACKED_LANES, // channels: 32-bit numbers {1, channels, 1, 1}, compact
@@ -127,9 +128,9 @@ struct bm1690_parameter {
     enum bm1690_kind kind;
     int access; // of addresses: BM1690_READ and BM1690_WRITE; SCRATCH: written, and undefined afterwards
     enum bm1690_layout layout;
-    const char *of[BM1690_OF]; // parameters that the layout reads; NULL: none
-    uint32_t dtypes;           // that are allowed, of a dtype
-    int least, most;           // of integers; both 0: any. Of coefficients: which series
+    const char *of[BM1690_OF]; // the parameters that the layout reads; NULL: none
+    uint32_t dtypes;           // allowed values of a dtype
+    int least, most;           // range of an integer; both 0: any. For coefficients, `least` is the series
 };
 
 // A row: TIU commands take `passes` passes of 64 bytes per lane and cycle over their largest operand.
@@ -141,7 +142,7 @@ struct bm1690_command {
     struct bm1690_parameter parameter[BM1690_PARAMETERS]; // up to the first without a name
 };
 
-// What the words of commands.def become.
+// The macros that the words of commands.def expand to.
 #define BM1690_ADDRESS(KIND, NAME, ACCESS, LAYOUT, ...)                                                 \
     {                                                                                                   \
         .name = #NAME, .kind = BM1690_KIND_##KIND, .access = ACCESS, .layout = BM1690_##LAYOUT, .of = { \

@@ -1,4 +1,4 @@
-// command_table.c - the rows of commands.def as data, and dtypes by their codes.
+// command_table.c - the rows of commands.def as data, and the sizes and names of dtypes.
 
 #include "bm1690/bm1690.h"
 

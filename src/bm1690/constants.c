@@ -1,4 +1,5 @@
-// constants.c - the constants of series: what a command puts into every lane for the functions that follow.
+// constants.c - the coefficients of series, which a command loads into every lane for the functions that
+// follow.
 
 #include "bm1690/element.h"
 
@@ -6,8 +7,8 @@
 
 run_function run_constants;
 
-// Taylor's series of e^x, of log(1 + x), Chebyshev's fit of Numerical Recipes for erf, and those of the sine
-// and the cosine of 2 pi x, in x^2.
+// The Taylor series of e^x and of log(1 + x), the Chebyshev fit of Numerical Recipes for erf, and the series
+// of the sine and the cosine of 2 pi x, in x^2.
 static const float exponential[] = {1.0f,       1.0f,       1.0f / 2,    1.0f / 6,     1.0f / 24,
                                     1.0f / 120, 1.0f / 720, 1.0f / 5040, 1.0f / 40320, 1.0f / 362880};
 static const float logarithm[] = {0,          1.0f,      -1.0f / 2,  1.0f / 3, -1.0f / 4,  1.0f / 5,
@@ -58,7 +59,7 @@ static const float cosine[] = {
     -9.75563364e-37f,
 };
 
-// Each: its constants, how many there are in f32, and how many in 16 bits.
+// For each series, its coefficients, and how many of them are used in f32 and in 16 bits.
 static const struct {
     const float *value;
     int wide, half;
@@ -76,7 +77,7 @@ int chip_constants_count(int of, enum bm1690_dtype dtype) {
     return dtype == BM1690_FP32 ? series[of].wide : series[of].half;
 }
 
-// The bytes of them in a lane. Returns their number.
+// Writes the coefficients as they are stored in a lane. Returns their number of bytes.
 static size_t encode(uint8_t *to, const struct view *v, int of) {
     for (int i = 0; i < v->dim.w; i++)
         element_store(to + i * v->size, v->dtype, series[of].value[i]);

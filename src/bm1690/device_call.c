@@ -1,4 +1,5 @@
-// device_call.c - a call of the device API: found in the table, checked, traced, run and counted.
+// device_call.c - runs a call of the device API: finds it in the table, checks, traces, executes and counts
+// it.
 
 #include "bm1690/chip.h"
 
@@ -6,7 +7,7 @@
 
 _Thread_local struct core *core_here;
 
-// Declared by the rows themselves; several rows share a function.
+// Declares the functions of all rows, repeatedly where rows share one.
 #define COMMAND(NAME, ENGINE, RETURNS, PARAMETERS, FUNCTION, OPERATION, PASSES) run_function run_##FUNCTION;
 #include "bm1690/commands.def"
 
@@ -116,7 +117,7 @@ static void trace(const struct command *command) {
 
 // Running ---------------------------------------------------------------------------------------------------
 
-// Commands of the engines: nothing is computed after an error, nor where commands are only counted.
+// Runs a command of an engine. After an error, nothing is executed.
 static void run_engine(struct command *command) {
     struct core *core = command->core;
     if (core->failed)
@@ -134,7 +135,8 @@ static void run_engine(struct command *command) {
     }
 }
 
-// The control program goes on after an error, so its queries are answered, wrong ones too.
+// Runs a query or another control function. The control program continues after an error, so its queries are
+// still answered, even with wrong values.
 static void run_control(struct command *command) {
     if (!command->core->failed)
         operand_check_values(command);

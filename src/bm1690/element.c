@@ -1,4 +1,4 @@
-// element.c - dtypes as numbers; the contract is element.h.
+// element.c - loads, stores, rounds and converts elements of all dtypes; for the contracts see element.h.
 
 #include "bm1690/element.h"
 
@@ -46,7 +46,7 @@ void element_range(enum bm1690_dtype dtype, int64_t *least, int64_t *most) {
 
 // Floats ----------------------------------------------------------------------------------------------------
 
-// Fields of a small float; E4M3 has one NaN and no infinity.
+// Fields of a small float. E4M3 has one NaN and no infinity.
 struct format {
     int exponent_bits, fraction_bits;
     bool has_infinity;
@@ -101,7 +101,8 @@ double element_round(double x, int mode) {
     }
 }
 
-// The bits of x in a format, rounded; what is too large becomes the largest finite number, or infinity.
+// Returns the bits of x in a format, rounded. Numbers that are too large become the largest finite number if
+// `saturates`, else infinity.
 static uint32_t float_bits(double x, struct format f, int mode, bool saturates) {
     int bias = (1 << (f.exponent_bits - 1)) - 1, top = (1 << f.exponent_bits) - 1, exponent;
     uint32_t fraction_mask = (1u << f.fraction_bits) - 1, infinity = (uint32_t)top << f.fraction_bits,
@@ -200,7 +201,8 @@ static void cast_to_int(uint8_t *to, enum bm1690_dtype dtype, double x, int mode
                                                 : (int64_t)rounded);
 }
 
-// Whether what is too large becomes the largest finite number, infinities too: of f32, and to 8 bits.
+// Returns whether numbers that are too large, and infinities, become the largest finite number: for casts
+// from f32, and to 8 bits.
 static bool cast_saturates(enum bm1690_dtype to, enum bm1690_dtype from) {
     return element_is_float(from) && to != BM1690_FP32 &&
            (from == BM1690_FP32 || bm1690_dtype_bytes(to) == 1);
@@ -229,7 +231,8 @@ void element_cast(uint8_t *to, enum bm1690_dtype to_dtype, const uint8_t *from, 
     }
 }
 
-// Floats of 32 and 16 bits, to the nearest even: the casts that kernels are full of, without doubles.
+// Casts between f32 and 16-bit floats, rounded to the nearest even. These are the casts of most kernels, and
+// need no doubles here. Returns false for subnormal numbers and NaN.
 static bool cast_quickly(uint8_t *to, enum bm1690_dtype to_dtype, const uint8_t *from,
                          enum bm1690_dtype from_dtype) {
     float x = element_load(from, from_dtype);

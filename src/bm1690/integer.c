@@ -9,14 +9,14 @@ run_function run_integer, run_bits, run_shift, run_compare;
 
 // Elements --------------------------------------------------------------------------------------------------
 
-// What a command does with one element: b is of a tensor or the scalar.
+// The operation of a command on one element; b is an element of a tensor, or the scalar.
 struct step {
     const struct view *y, *a, *b;
     uint8_t scalar[4];
     enum bm1690_dtype scalar_dtype;
     int operation, shift, mode;
     bool saturates;
-    uint32_t word; // what a comparison writes
+    uint32_t word; // the word that a comparison writes where it holds
 };
 typedef void element_function(const struct step *s, uint8_t *y, const uint8_t *a, const uint8_t *b);
 
@@ -46,7 +46,7 @@ static bool run_elements(struct command *command, const struct step *s, element_
     return true;
 }
 
-// A step of a command whose operands are dst, src or src0, and then src1, shift, or the scalar C.
+// Returns the step of a command whose operands are dst, src or src0, and then src1, shift, or the scalar C.
 static struct step step_of(struct command *command) {
     struct step s = {
         .y = command_operand(command, 0), .a = command_operand(command, 1), .operation = command->operation};
@@ -63,13 +63,14 @@ static struct step step_of(struct command *command) {
 // Sums and products -----------------------------------------------------------------------------------------
 
 __extension__ typedef unsigned __int128 wide_bits;
-__extension__ typedef __int128 wide; // of two numbers of 32 bits without sign, with their shift
+__extension__ typedef __int128 wide; // holds the product of two unsigned 32-bit numbers, shifted
 
 static wide left_by(wide x, int places) {
     return (wide)((wide_bits)x << places);
 }
 
-// x * 2^shift, rounded by the mode. Whatever goes beyond 31 places to the left is beyond every dtype.
+// Returns x * 2^shift, rounded by the mode. A number shifted left by more than 31 places is out of range for
+// every dtype.
 static wide shift_by(wide x, int shift, int mode) {
     if (shift >= 0)
         return left_by(x, MIN_OF(shift, 62));
@@ -110,7 +111,7 @@ bool run_integer(struct command *command) {
     enum bm1690_dtype other = s.b ? s.b->dtype : s.scalar_dtype;
     bool is_difference = command->operation == SUB || command->operation == REVERSED_SUB,
          is_signed = is_difference || element_is_signed(s.a->dtype) || element_is_signed(other);
-    s.shift = (int8_t)command_value(command, "shift")->i; // char has no sign on some hosts
+    s.shift = (int8_t)command_value(command, "shift")->i; // char is unsigned on some hosts
     if (element_is_signed(s.y->dtype) != is_signed)
         return command_refuse(command, "dst_dtype", "is %s; of %s it is to be %s",
                               bm1690_dtype_name(s.y->dtype),
@@ -136,7 +137,7 @@ bool run_bits(struct command *command) {
     return run_elements(command, &s, bits_element);
 }
 
-// Amounts to the left are taken modulo the width of 32 bits, as the model's own shifts are.
+// Shifts one element. Left shifts are taken modulo 32, as in the reference model.
 static void shift_element(const struct step *s, uint8_t *y, const uint8_t *a, const uint8_t *b) {
     int64_t amount = s->b ? element_load_int(b, s->b->dtype) : s->shift;
     wide x =

@@ -45,16 +45,16 @@ static float divide(float a, float b, enum bm1690_dtype dtype) {
     return signbit(b) ? -q : q;
 }
 
-// The root of a zero is that zero. For a subnormal number the chip gives NaN: it is flushed to 0 and
-// multiplied by 1 / sqrt(0).
+// Returns the square root. The root of a zero is that zero. For a subnormal number the chip gives NaN: the
+// number is flushed to 0 and multiplied by 1 / sqrt(0).
 static float square_root(float x, enum bm1690_dtype dtype) {
     return x == 0 ? x : element_flush(x) * rsqrt(element_flush(x), dtype);
 }
 
-// 2^n times the series of e^r, r being what n logarithms of 2 leave of x; every step is rounded to the dtype.
+// The exponential is 2^n times the series of e^r, where r = x - n log(2). Every step is rounded to the dtype.
 enum { TERMS_F32 = 10, TERMS_HALF = 7 };
 
-// y 2^n, rounded once: |n| is at most 252, and each of the two factors a normal number.
+// Returns y 2^n, rounded once: |n| is at most 252, and both factors are normal numbers.
 static inline float scale_by(float y, float n) {
     int whole = (int)n, half = whole / 2;
     return y * float_of_bits((uint32_t)(127 + half) << 23) *
@@ -62,7 +62,7 @@ static inline float scale_by(float y, float n) {
 }
 
 static inline float limit(float n) {
-    return n > 252 ? 252 : n > -252 ? n : -252; // of NaN: -252
+    return n > 252 ? 252 : n > -252 ? n : -252; // NaN becomes -252
 }
 
 static void exponential_f32(float *y, const float *x, int count) {
@@ -119,7 +119,8 @@ static int64_t apply_int(int operation, int64_t a, int64_t b) {
     }
 }
 
-// Loops that the compiler makes vectors of; the rest goes one by one.
+// Applies an operation to a row. Common ones are loops that the compiler vectorises; the others run element
+// by element.
 static void float_row(int operation, float *y, const float *a, const float *b, int count,
                       enum bm1690_dtype dtype) {
     switch (operation) {
@@ -185,7 +186,7 @@ static void round_element(uint8_t *y, const uint8_t *a, enum bm1690_dtype dtype,
         element_store(y, dtype, (float)element_round(x, mode));
 }
 
-// Results that have an operand's bits.
+// Computes results that have the bits of an operand.
 static void keep_element(const struct elementwise *e, uint8_t *y, const uint8_t *a, const uint8_t *b) {
     enum bm1690_dtype dtype = e->y->dtype;
     switch (e->operation) {
@@ -237,7 +238,7 @@ static void run_channel(void *context, int part) {
     }
 }
 
-// The second operand: a tensor where there are two inputs of the output's shape, else the scalar C.
+// Runs arithmetic. The second operand is a tensor if the command has a second input, else the scalar C.
 bool run_arithmetic(struct command *command) {
     struct elementwise e = {.operation = command->operation,
                             .mode = (int)command_value(command, "mode")->i,
@@ -285,7 +286,7 @@ static void keep(uint8_t *to, const uint8_t *from, enum bm1690_dtype dtype) {
         memmove(to, from, (size_t)bm1690_dtype_bytes(dtype));
 }
 
-// A variable's element: of its tensor, or the scalar.
+// Returns an element of a variable: of its tensor, or the scalar.
 static const uint8_t *element(const struct view *v, const struct variable *variable, int n, int c, int h,
                               int w) {
     return variable->type == VARIABLE_SCALAR ? (const uint8_t *)&variable->word

@@ -1,10 +1,11 @@
 // matrix.c - products of matrices, with the reference model's sums.
 //
-// In 16 bits, depth is taken in blocks of 32, in 8 bits of 64. Products are exact; a block's are truncated to
-// multiples of 2^(e - 24), e being the exponent of the largest of them, added exactly, rounded to f32, and
-// added to the accumulator in f32. A truncated product is an integer of 25 bits in units of 2^(e - 24), so
-// that 64 of them add up in 32 bits: two passes of the loop over a block, one for the largest, one for the
-// sum, both over many columns at once. In f32, even and odd depths have an accumulator each.
+// The depth is divided into blocks of 32 elements in 16 bits, and of 64 in 8 bits. Products are exact. Those
+// of a block are truncated to multiples of 2^(e - 24), where e is the exponent of the largest of them, added
+// exactly, rounded to f32, and added to the accumulator in f32. A truncated product is an integer of 25 bits
+// in units of 2^(e - 24), so 64 of them add up in 32 bits. Hence there are two passes over a block, each over
+// many columns at once: one for the largest product, one for the sum. In f32, even and odd depths have an
+// accumulator each.
 
 #include "bm1690/element.h"
 
@@ -15,23 +16,24 @@ run_function run_product, run_product_f32;
 enum { COLUMNS = 64, ROWS = 8 }; // columns at a time; rows of a task
 
 struct product {
-    int rows, depth, columns; // of the result: rows x columns
-    int block;                // of depth
-    float *left, *right;      // rows x depth; depth x columns, padded to padded columns
+    int rows, depth, columns; // of the product; the result is rows x columns
+    int block;                // elements of the depth per block
+    float *left, *right;      // rows x depth; depth x padded
     int padded;
     const struct view *out;
-    bool adds, clips; // to what is there; at zero
+    bool adds, clips; // whether it is added to the result's old values; whether negative results become 0
     float *bias;      // NULL, or one for each column
 };
 
 // Blocks of products ----------------------------------------------------------------------------------------
 
-// e and the integers of the ordinary case fit f32 and int32; extremes are computed by exact_block.
+// Returns whether, with a largest product of these bits, e and the integers fit f32 and int32. Other blocks
+// are computed by exact_block.
 static bool is_ordinary(uint32_t most) {
     return most >= 0x10000000 && most < 0x70000000;
 }
 
-// Products are of f32, exact unless they leave its range: then they are infinite, or zero.
+// Returns a product in f32. It is exact unless it leaves the range of f32: then it is infinite, or zero.
 static double product_of(float a, float b) {
     return (double)element_flush(a * b);
 }
@@ -98,7 +100,8 @@ static void product_tile(const struct product *p, int row, int column) {
     if (p->adds)
         element_load_row(sum, out, 1, count, p->out->dtype);
     for (int j = 0; p->bias && j < count; j++)
-        sum[j] = element_flush(sum[j] + p->bias[column + j]); // before products, which are rounded onto it
+        sum[j] = element_flush(sum[j] + p->bias[column + j]); // before the products, whose sums are rounded
+                                                              // with it
     for (int k = 0; k < p->depth; k += p->block)
         add_block(sum, p->left + (size_t)row * (size_t)p->depth + k,
                   p->right + (size_t)k * (size_t)p->padded + column, p->padded,
@@ -120,7 +123,7 @@ static void product_rows(void *context, int part) {
 
 // Operands as floats ----------------------------------------------------------------------------------------
 
-// rows x columns of a view {1, rows, 1, columns}, or its transpose, `step` floats from row to row.
+// Loads a view {1, rows, 1, columns} as a matrix of f32, or its transpose; rows begin `step` floats apart.
 static void load_matrix(float *to, int64_t step, const struct view *v, bool is_transposed) {
     for (int c = 0; c < v->dim.c; c++) {
         const uint8_t *row = view_row(v, 0, c, 0);
@@ -167,7 +170,7 @@ static void product_free(struct product *p) {
     memory_free(p->bias);
 }
 
-// Lanes have rows; 4 columns and 32 of the depth are one cycle.
+// Each lane has a row; 4 columns and `inner` elements of the depth take one cycle.
 static double product_cycles(const struct product *p, int inner) {
     int64_t groups = (p->rows + BM1690_LANE_COUNT - 1) / BM1690_LANE_COUNT;
     return (double)(groups * ((p->depth + inner - 1) / inner) * ((p->columns + 3) / 4));
@@ -177,7 +180,8 @@ bool run_product(struct command *command) {
     const struct view *out = command_operand(command, 0), *left = command_operand(command, 1),
                       *right = command_operand(command, 2);
     bool is_turned =
-        command->operation == MM_TT; // the result of both transposes has the right operand's rows as its rows
+        command->operation == MM_TT; // if both operands are transposed, the rows of the result are those of
+                                     // the right operand
     struct product p = {.out = out,
                         .block = left->size == 1 ? 64 : 32,
                         .rows = out->dim.c,
@@ -239,7 +243,7 @@ struct product_f32 {
     int rows, depth, columns;
     bool adds;
     const struct view *out;
-    float *left, *right, *sums; // sums: rows of even and of odd depths
+    float *left, *right, *sums; // sums: for each row, one row of even and one of odd depths
 };
 
 static void add_product(float *restrict sum, float a, const float *restrict b, int count) {
@@ -277,7 +281,7 @@ static bool compute_f32(struct product_f32 *p, const struct view *left, const st
     return done;
 }
 
-// Lanes have columns: 64 bytes of a row per cycle and depth.
+// Runs a product in f32. Each lane has columns: 64 bytes of a row take a cycle per depth.
 bool run_product_f32(struct command *command) {
     const struct view *out = command_operand(command, 0);
     struct product_f32 p = {.rows = (int)command_value(command, "left_rows")->i,

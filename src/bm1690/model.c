@@ -1,4 +1,4 @@
-// model.c - modelled time. Figures and where they come from:
+// model.c - modelled time. The figures and their sources:
 //
 //   1 GHz for all engines                        profiling tables of the wheel tpu_mlir
 //   64 bytes per lane and cycle                  eu_num of the running reference model
@@ -6,8 +6,8 @@
 //   68.3 GB/s of device memory per core          profiling tables of the wheel
 //   128 GB/s of L2                               profiling tables of the wheel
 //
-// Outside of parallel regions engines wait for each other; inside, the busier one determines the time.
-// Starting a command costs nothing, as no figure for it is known.
+// Outside of parallel regions, engines wait for each other; inside, the busiest engine determines the time.
+// Starting a command takes no time, because no figure for it is known.
 
 #include "bm1690/chip.h"
 

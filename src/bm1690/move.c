@@ -1,5 +1,5 @@
-// move.c - commands that move elements and change none: copies, transposes, fills, sequences; DMA and TIU
-// alike.
+// move.c - commands that move elements without changing them: copies, transposes, fills, sequences; by DMA
+// and by the TIU.
 
 #include "bm1690/element.h"
 
@@ -52,8 +52,8 @@ static void copy_channel(void *context, int part) {
         copy_row(to, view_row(to, n, c, h), from, view_row(from, n, other, h));
 }
 
-// Copies a tensor. A source of one channel is broadcast to all channels; by the TIU, to those of one round of
-// lanes.
+// Copies a tensor. A source of one channel is broadcast to all channels; the TIU broadcasts only to channels
+// that fit the lanes from the first one on.
 bool run_copy(struct command *command) {
     struct copy k = {command_operand(command, 0), command_operand(command, 1)};
     bool spreads = command->operation == ANY_LANE && k.from->dim.c == 1;
@@ -128,7 +128,8 @@ bool run_reshape(struct command *command) {
     return true;
 }
 
-// Rows of device memory and {rows, channels, 1, columns of a channel}; the last channel may have fewer.
+// Copies between rows of device memory and {rows, channels, 1, columns per channel}; the last channel may
+// have fewer columns.
 bool run_matrix_copy(struct command *command) {
     struct view *to = command_operand(command, 0), *from = command_operand(command, 1),
                 *local = to->is_local ? to : from, *far = to->is_local ? from : to;
@@ -143,7 +144,8 @@ bool run_matrix_copy(struct command *command) {
     return true;
 }
 
-// Far memory is reversed along any axis, local memory along its channels.
+// Reverses a tensor. Device memory and L2 can be reversed along any axis, local memory along its channels
+// only.
 bool run_reverse(struct command *command) {
     const struct view *to = command_operand(command, 0), *from = command_operand(command, 1);
     int axis = (int)command_value(command, "reverse_axis")->i;
@@ -163,7 +165,7 @@ bool run_reverse(struct command *command) {
     return true;
 }
 
-// Counts along columns, the same in each lane; along lanes; or along both, lane by lane.
+// Writes a sequence: along columns, the same in each lane; along lanes; or along both, lane by lane.
 bool run_sequence(struct command *command) {
     const struct view *to = command_operand(command, 0);
     int64_t start = command_value(command, "start")->i, step = command_value(command, "step")->i;

@@ -1,8 +1,8 @@
-// operand.c - the operands of a command: found by the layouts of the table, and checked.
+// operand.c - finds the operands of a command by the layouts of the table, and checks them.
 //
-// Besides the rules of the table: local ranges end within their lane, bytes that are read were written since
-// the launch began, and in a parallel region DMA and compute do not touch the same bytes if one of them
-// writes.
+// Besides the rules of the table, it checks that local ranges end within their lane, that bytes that are read
+// were written since the launch began, and that in a parallel region DMA and compute do not access the same
+// bytes if one of them writes.
 
 #include "bm1690/chip.h"
 
@@ -84,7 +84,7 @@ static void contiguous_strides(int64_t *stride, struct dims dim) {
     stride[0] = dim.c * stride[1];
 }
 
-// Rows of the table name parameters: found once, then by their index.
+// The rows of the table name parameters. Their indices are found once.
 static struct {
     struct lock lock;
     atomic_bool known;
@@ -129,7 +129,7 @@ static enum bm1690_dtype dtype_of(const struct command *command, int parameter, 
     return v ? (enum bm1690_dtype)v->i : otherwise;
 }
 
-// What a window leaves of a tensor.
+// Sets *dim to the shape of the result of pooling.
 static bool pooled_dims(struct command *command, struct dims *dim) {
     const struct pair *kernel = command_value(command, "kernel")->p,
                       *stride = command_value(command, "stride")->p,
@@ -162,7 +162,7 @@ static struct dims dims_at(const struct command *command, int parameter) {
     return *(const struct dims *)value_of(command, parameter, 0)->p;
 }
 
-// Fills dims, dtype and, where the layout says them, strides. *given: strides that the command gave.
+// Sets the dims and the dtype of an operand by its layout, and *given to the strides that the command passed.
 static bool find_layout(struct command *command, int i, struct view *v, const int32_t **given) {
     enum bm1690_layout layout = command->row->parameter[i].layout;
     *given = NULL;
@@ -276,7 +276,7 @@ static void set_bits(uint64_t *word, uint32_t begin, uint32_t count, bool value)
     }
 }
 
-// Returns the first bit that is not value, or the end.
+// Returns the first bit that is not `value`, or the end.
 static uint32_t find_other(const uint64_t *word, uint32_t begin, uint32_t count, bool value) {
     for (uint32_t at = begin, end = begin + count; at < end;) {
         uint32_t some = MIN_OF(64 - at % 64, end - at);
@@ -401,7 +401,7 @@ static bool check_touch(struct command *command, const struct view *v, const cha
 
 // Operands --------------------------------------------------------------------------------------------------
 
-// Along an axis of one element any stride will do.
+// Checks strides that the command passed. Along an axis of size 1, any stride is allowed.
 static bool check_strides(struct command *command, const struct bm1690_parameter *p, const struct view *v,
                           const int32_t *given) {
     const int32_t size[] = {v->dim.n, v->dim.c, v->dim.h, v->dim.w};
@@ -414,7 +414,7 @@ static bool check_strides(struct command *command, const struct bm1690_parameter
     return true;
 }
 
-// Strides of a layout in local memory: those of the command, or of the layout itself.
+// Sets the strides in local memory: those that the command passed, or those of the layout.
 static void local_strides(struct view *v, enum bm1690_layout layout, const int32_t *given) {
     operand_aligned_strides(v->stride, v->lane, v->dim, v->dtype);
     int64_t groups = v->stride[0] / v->stride[1];
@@ -458,7 +458,7 @@ static bool finish_local(struct command *command, struct view *v, const char *na
     return check_written(command, v, name) && check_touch(command, v, name);
 }
 
-// line: elements from row to row, 0 for contiguous ones.
+// line: elements from row to row, or 0 if rows are contiguous.
 static bool finish_far(struct command *command, struct view *v, const char *name, uint64_t address,
                        int64_t line, const int32_t *given) {
     v->is_local = false;
@@ -519,8 +519,8 @@ static bool check_operand(struct command *command, int i) {
     return true;
 }
 
-// Lanes compute on their own memory: operands of a TIU command begin in the same one, unless it moves between
-// lanes.
+// Checks that the operands of a TIU command begin in the same lane, because lanes compute on their own
+// memory. Commands that move elements between lanes are exempt.
 static bool check_lanes(struct command *command) {
     const struct view *first = NULL;
     if (command->row->engine != BM1690_TIU || command->operation == ANY_LANE ||

@@ -1,4 +1,4 @@
-// pooling.c - pooling: the largest, the smallest or the scaled sum of a window that moves over rows and
+// pooling.c - pooling: the maximum, the minimum or the scaled sum of a window that moves over rows and
 // columns.
 
 #include "bm1690/element.h"
@@ -10,12 +10,12 @@ struct pooling {
     const struct view *to, *from;
     struct pair kernel, stride, dilation;
     struct padding pad;
-    float last;         // what stands outside of the tensor, or the scale of sums
+    float last;         // the value of the padding, or the scale of sums
     atomic_bool failed; // no memory
 };
 
-// Rows of a channel as floats, with what stands outside of the tensor around them: the windows of a row of
-// outputs are columns that are `stride` apart.
+// Loads the rows of a channel as floats, surrounded by the padding, so that the elements which the outputs of
+// a row read are `stride` apart.
 static void load_channel(const struct pooling *p, int n, int c, float *to, int height, int width) {
     float outside = p->operation == ADD ? 0 : p->last;
     for (int i = 0; i < height * width; i++)
@@ -32,8 +32,9 @@ static void step_row(enum bm1690_dtype dtype, float *x, int count) {
         x[i] = element_flush(dtype == BM1690_FP32 ? x[i] : element_step(dtype, x[i]));
 }
 
-// Elements with an even and an odd place in the window have a sum each, rounded to the dtype at every step.
-// `x` is the element at the window's place of the first output; `sums` holds both rows of sums.
+// Adds one place of the window to the sums of a row of outputs. Even and odd places have a sum each, rounded
+// to the dtype at every step. x is the element that the first output reads at this place; `sums` holds both
+// rows of sums.
 static void add_row(const struct pooling *p, float *sums, const float *x, int place, float *scaled) {
     int count = p->to->dim.w, stride = p->stride.w;
     float *sum = sums + (size_t)(place & 1) * (size_t)count, scale = p->last;
@@ -41,11 +42,13 @@ static void add_row(const struct pooling *p, float *sums, const float *x, int pl
         scaled[i] = x[i * stride] * scale;
     step_row(p->to->dtype, scaled, count);
     for (int i = 0; i < count; i++)
-        sum[i] = place < 2 ? scaled[i] : sum[i] + scaled[i]; // which keeps the sign of zeros
+        sum[i] = place < 2 ? scaled[i] : sum[i] + scaled[i]; // the first sum is assigned, which keeps the
+                                                             // sign of zeros
     step_row(p->to->dtype, sum, count);
 }
 
-// A NaN is never larger than what was found; as a minimum it is taken, and left again for the next number.
+// Takes the maximum or minimum with one place of the window. A NaN never replaces a maximum; it replaces a
+// minimum, and the next number replaces it.
 static void most_row(const struct pooling *p, float *most, const float *x, int place) {
     int count = p->to->dim.w, stride = p->stride.w;
     bool is_max = p->operation == MAX;
@@ -55,7 +58,7 @@ static void most_row(const struct pooling *p, float *most, const float *x, int p
     }
 }
 
-// A row of outputs: place by place of the window, all outputs at once.
+// Computes a row of outputs, all at once for each place of the window.
 static void pool_row(const struct pooling *p, int h, const float *channel, int width, float *work) {
     int count = p->to->dim.w, place = 0;
     float *sums = work, *scaled = work + 2 * (size_t)count;
@@ -95,7 +98,7 @@ static void pool_channel(void *context, int part) {
     memory_free(work);
 }
 
-// One vector of 64 bytes per cycle for each element of the window.
+// Returns the cycles: one per vector of 64 bytes and element of the window.
 static double pool_cycles(const struct pooling *p) {
     const struct view *to = p->to;
     int64_t groups = (to->lane + to->dim.c + BM1690_LANE_COUNT - 1) / BM1690_LANE_COUNT;

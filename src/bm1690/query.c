@@ -1,5 +1,5 @@
-// query.c - what control programs ask for: sizes of the chip, strides of layouts, casts of scalars, pointers;
-// regions and barriers.
+// query.c - queries of control programs: sizes of the chip, strides of layouts, casts of scalars, pointers;
+// and parallel regions and barriers.
 
 #include "bm1690/chip.h"
 #include "bm1690/element.h"
@@ -64,7 +64,7 @@ bool run_query(struct command *command) {
 
 bool run_query_dtype(struct command *command) {
     enum bm1690_dtype dtype = (enum bm1690_dtype)command->value[0].i;
-    int bytes = MAX_OF(bm1690_dtype_bytes(dtype), 1); // programs divide by what they get
+    int bytes = MAX_OF(bm1690_dtype_bytes(dtype), 1); // at least 1, because programs divide by it
     int64_t *result = &command->result.i;
     switch (command->operation) {
     case QUERY_EUS: *result = BM1690_VECTOR_BYTES / bytes; break;
@@ -179,7 +179,7 @@ bool run_local_pointer(struct command *command) {
         command_value(command, "addr")->u + (has_lane ? command->value[0].u * BM1690_LANE_BYTES : 0);
     bool inside = address < (uint64_t)BM1690_LANE_BYTES * BM1690_LANE_COUNT;
     core->report.scalars++;
-    if (inside) // how much it writes there is not known
+    if (inside) // the program may write any byte from there to the end of the lane
         operand_assume_written(core, address);
     command->result.p = inside ? core->local + address : chip_nowhere(core);
     return inside || core->failed ||

@@ -16,7 +16,7 @@ enum { TEMPORARIES = 4 };
 
 struct function {
     const struct view *y, *x;
-    struct view t[TEMPORARIES]; // of the shape of x, in memory of the host
+    struct view t[TEMPORARIES]; // temporary tensors of the shape of x, in host memory
     float *memory;
 };
 
@@ -88,7 +88,7 @@ static float horner(const float *coefficient, int count, float x) {
 
 // Of exp ----------------------------------------------------------------------------------------------------
 
-// 1 / (1 + e^-x)
+// Computes 1 / (1 + e^-x).
 static void sigmoid_of(const struct view *y, const struct view *x, struct view *t) {
     lane_apply(MUL, t, x, NULL, -1);
     lane_apply(EXP, t, t, NULL, 0);
@@ -105,7 +105,7 @@ static void silu_steps(struct function *f) {
     lane_apply(MUL, f->y, f->x, &f->t[1], 0);
 }
 
-// 1 - 2 / (e^2x + 1)
+// Computes 1 - 2 / (e^2x + 1).
 static void tanh_steps(struct function *f) {
     struct view *t = &f->t[0];
     lane_apply(MUL, t, f->x, NULL, 2);
@@ -129,9 +129,9 @@ bool run_tanh(struct command *command) {
 
 // Logarithm -------------------------------------------------------------------------------------------------
 
-// e logarithms of 2 and the series of log(1 + r), 1 + r being x / 2^e, from 2/3 to 4/3: e is the exponent of
-// 1.5 x. From 2^127 / 1.5 on 2^-e is no normal number, but zero. What is below the smallest normal number is
-// taken for it, +0 apart.
+// Returns e log(2) plus the series of log(1 + r), where e is the exponent of 1.5 x and 1 + r = x / 2^e is
+// between 2/3 and 4/3. From x = 2^127 / 1.5 on, 2^-e is not a normal number, and becomes zero. Numbers below
+// the smallest normal one are replaced by it, except +0.
 static float log_of(float x) {
     float above = 1.5f * x;
     if (bits_of_float(x) == 0 || (isinf(above) && !isinf(x) && x > 0))
@@ -157,9 +157,9 @@ bool run_log(struct command *command) {
 
 // Sine and cosine -------------------------------------------------------------------------------------------
 
-enum { TURN_TERMS = 16 }; // of 32 of the series: those beyond change no bit
+enum { TURN_TERMS = 16 }; // of the 32 terms; the others change no bit
 
-// What whole turns leave of x, in turns; then the series in turns.
+// Returns x in turns, without the whole ones.
 static float turns_of(float x) {
     float turns = element_flush(element_flush(x) * 0.159154937f);
     return turns - rintf(turns);

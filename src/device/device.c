@@ -1,4 +1,4 @@
-// device.c - the devices of devices.def: found by name, opened when first asked for, described.
+// device.c - the devices of devices.def: finds them by name, opens each at its first use, and describes them.
 
 #include "device/device.h"
 
@@ -18,8 +18,8 @@ static const struct device *const devices[] = {
 static struct {
     atomic_bool is_open;
     int units;
-    const char *reason; // why there are none
-    unsigned era;       // in which it was opened
+    const char *reason; // why `units` is 0
+    unsigned era;       // the value of fork_era when it was opened
 } opened[COUNT(devices)];
 
 int device_count(void) {
@@ -51,12 +51,13 @@ int device_units(int index, const char **reason) {
     return opened[index].units;
 }
 
-// Devices with memory of their own are those of drivers.
+// Returns whether a fork may have made the device unusable: drivers, which may not survive forks, are those
+// of devices with memory of their own.
 static bool may_be_lost(const struct device *d) {
     return device_is_apart(d) && UNLIKELY(atomic_load_explicit(&fork_era, memory_order_relaxed));
 }
 
-// The era in which a device was opened; one that was not is opened in this one.
+// Returns the value of fork_era when a device was opened, or the current value if it is not open.
 static unsigned era_of(const struct device *d) {
     for (int i = 0; i < device_count(); i++)
         if (devices[i] == d && atomic_load(&opened[i].is_open))
@@ -72,7 +73,8 @@ bool device_check(const struct device *d) {
     return !may_be_lost(d) || fork_spares(d->name, era_of(d));
 }
 
-// "cpu, null", with the reason behind those that are not there.
+// Appends the names of all devices, "cpu, null", each followed by the reason in parentheses if it has no
+// unit.
 static void list_devices(struct text *out) {
     for (int i = 0; i < device_count(); i++) {
         const char *reason;
@@ -126,8 +128,8 @@ bool device_is_gpu(const struct device *d, int unit) {
     return device_is_apart(d) && !(d->is_host && d->is_host(unit));
 }
 
-// Without such a file loaders find CPUs at most, and to open their drivers takes longer than all that small
-// programs do: 30 ms and a compiler in memory with PoCL (Neoverse-V1, 2026-11).
+// Without such a file, loaders of drivers find CPUs at most. Opening those takes longer than a small program
+// runs: with PoCL, 30 ms and a compiler in memory (Neoverse-V1, 2026-11).
 bool device_has_gpu_file(void) {
     static const char *const files[] = {"/dev/dri/renderD*", "/dev/nvidia[0-9]*", "/dev/kfd",
                                         "/dev/dxg",          "/dev/mali*",        "/dev/kgsl-3d*"};
@@ -140,7 +142,8 @@ bool device_has_gpu_file(void) {
     return found;
 }
 
-// The first GPU of a device, which is opened if it may have one; -1: it has none.
+// Returns the first GPU of a device, or -1 if it has none. Opens the device unless it is known to have no
+// hardware.
 static int find_gpu(int index) {
     const struct device *d = devices[index];
     if (!device_is_apart(d) || (d->has_hardware && !d->has_hardware()))
@@ -192,7 +195,8 @@ static bool has_chip(int index, const unsigned char id[DEVICE_CHIP_ID]) {
     return false;
 }
 
-// Whether another device has the chip of a unit: the one that is chosen, else the first.
+// Returns whether another device has the chip of a unit and is preferred to this one. Of devices with the
+// same chip, the one that ZL_DEVICE names is preferred, else the first row of devices.def.
 static bool is_of_another(int index, int unit) {
     unsigned char id[DEVICE_CHIP_ID];
     if (is_chosen(index) || !devices[index]->chip || !devices[index]->chip(unit, id))
@@ -207,8 +211,9 @@ static int count_units(int index, const char **reason) {
     return devices[index]->count ? devices[index]->count(reason) : device_units(index, reason);
 }
 
-// A device without units is listed once, with the reason. One that lists do not open is a GPU only where it
-// could be the default device.
+// Describes a unit. A device without units has one entry, with the reason. Listing does not open a device
+// that has `count`: its units are GPUs only if has_hardware() says so, as for the choice of the default
+// device.
 static bool describe(int index, int unit, zl_device_info *info) {
     const char *reason;
     int units = count_units(index, &reason);

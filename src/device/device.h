@@ -1,7 +1,8 @@
-// device.h - all that a device is to the rest of the system.
+// device.h - the interface between devices and the rest of the system.
 //
-// The schedule cuts a graph into segments (calls of one stream on one unit, in order), asks the device to
-// build each into a program, once per structure, and to run it as often as sizes and data come along.
+// The schedule divides a graph into segments (consecutive calls of one stream on one unit). It asks the
+// device to build a program of each, once per structure, and runs that program for each set of sizes and
+// data.
 
 #ifndef DEVICE_H
 #define DEVICE_H
@@ -11,18 +12,18 @@
 
 struct program;
 
-// A maximal run of calls of one stream, in order. What build may rely on is what the plan's key holds: ops,
-// arguments, dtypes, ranks, links. Extents and scalars are bound at each run.
+// The longest run of consecutive calls of one stream. build may rely on everything that is in the plan's key:
+// ops, arguments, dtypes, ranks, and which calls read which arrays. Sizes and scalars are given at each run.
 struct segment {
     int calls;
     struct call *const *call;
-    const uint8_t *needed; // per call: an output is read after the segment, so it must be stored
+    const uint8_t *needed; // per call: whether an output is read after the segment, so that it must be stored
 };
 
 enum { DEVICE_LANES = 4, DEVICE_CHIP_ID = 16 };
 
-// The table of functions that a device is. A *unit* is one chip of a device; a *lane* is a queue of a unit,
-// which executes the work enqueued on it in order. Entries that may be NULL say what that means.
+// The functions of a device. A *unit* is one chip of a device; a *lane* is a queue of a unit, which executes
+// the work enqueued on it in order. Where an entry may be NULL, its comment says what NULL means.
 struct device {
     const char *name;
     const char *alias; // another name by which device_find finds it, or NULL
@@ -94,9 +95,9 @@ struct device {
 
     // Order of work -----------------------------------------------------------------------------------------
 
-    // record marks the end of all work enqueued on a lane so far, in one of the lane's 64 places. wait blocks
-    // until the work before that mark is done. Both return false, with an error, if the unit fails. NULL: run
-    // returns when its work is done.
+    // record marks the end of all work enqueued on a lane so far, as one of the 64 marks that a lane keeps
+    // (`place`). wait blocks until the work before that mark is done. Both return false, with an error, if
+    // the unit fails. NULL: run returns when its work is done.
     bool (*record)(int unit, int lane, int place);
     bool (*wait)(int unit, int lane, int place);
     // Returns whether everything enqueued on the lane was accepted; returns false, with an error, once per
@@ -108,7 +109,7 @@ struct device {
     // Whether copies to the host, and follow, accept the extra lane DEVICE_LANES, which carries nothing but
     // such copies.
     bool reads_aside;
-    // Makes later work on `lane` wait for the mark in a place of lane `other`. Does not block.
+    // Makes later work on `lane` wait for the mark `place` of lane `other`. Does not block.
     bool (*follow)(int unit, int lane, int other, int place);
     // Returns whether the work before a mark is done. Does not block.
     bool (*done)(int unit, int lane, int place);

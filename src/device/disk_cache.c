@@ -1,10 +1,10 @@
 // disk_cache.c - a cache of compiled files in a folder that processes share.
 //
-// An entry is a folder named by its key. It is made beside its final place and renamed, so that other
-// processes see all of it or nothing; a process that comes second uses what the first one made. A checksum of
-// the file is kept next to it: an entry that was cut off or changed is made again. Only our own folders,
-// which no other user may write, are read. If the folder cannot be written, entries are made in a temporary
-// one for this process alone.
+// An entry is a folder named by its key. It is made under another name and then renamed, so that other
+// processes see all of it or nothing; if two processes make the same entry, the second uses the first one's.
+// A checksum of the main file is kept in the entry: an entry that is truncated or changed is made again. Only
+// folders that belong to this user, and that no other user may write, are read. If the folder cannot be
+// written, entries are made in a temporary one for this process alone.
 //
 // ZL_CACHE_DIR may name any folder, even a home directory. So the entries are in a subfolder of it, which
 // this file creates together with a marker file; a folder of that name without the marker belongs to someone
@@ -26,11 +26,11 @@
 
 enum { SUM_BYTES = 64, LEFT_OVER_S = 3600, TRUSTED = 64 };
 
-static const char sum_file[] = "sum", made_prefix[] = "kernel."; // the names of files in an entry
-static const char subfolder[] = "zellige-kernels-v1"; // another number when what an entry holds changes
+static const char sum_file[] = "sum", made_prefix[] = "kernel."; // the files of an entry: the checksum, and
+                                                                 // the prefix of all others
+static const char subfolder[] = "zellige-kernels-v1";            // changes when the layout of entries changes
 
-// The first line is the one by which backup programs know folders that can be made anew
-// (bford.info/cachedir).
+// By its first line, backup programs recognise folders that can be made again (bford.info/cachedir).
 static const char mark_file[] = "CACHEDIR.TAG";
 static const char mark[] =
     "Signature: 8a477f597d28d172789f06886806bc55\n"
@@ -43,8 +43,8 @@ static bool join_path(char *out, const char *folder, const char *name) {
     return len > 0 && len < PATH_MAX;
 }
 
-// Finds the folder in which the subfolder of entries is; false when there is no such place. The variables are
-// the system's, not settings of ours.
+// Finds the folder that contains the subfolder of entries. Returns false if there is none. XDG_CACHE_HOME and
+// HOME are not settings of the library, so they are read with getenv.
 static bool find_folder(char *out) {
     const char *own = setting_text(SETTING_CACHE_DIR), *cache = getenv("XDG_CACHE_HOME"),
                *home = getenv("HOME");
@@ -54,7 +54,7 @@ static bool find_folder(char *out) {
                              : false;
 }
 
-// Makes the folder and those above it, for the owner only.
+// Makes the folder and its parents, with access for the owner only.
 static bool make_folders(char *path) {
     for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
         *slash = 0;
@@ -66,7 +66,8 @@ static bool make_folders(char *path) {
     return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
-// A folder, not a link to one, that belongs to this user and that nobody else may write.
+// Returns whether the path is a folder, not a link to one, that belongs to this user and that no other user
+// may write.
 static bool is_ours(const char *path) {
     struct stat s;
     return lstat(path, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == geteuid() &&
@@ -84,25 +85,26 @@ static bool is_key(const char *name) {
     return strlen(name) == SUM_BYTES && strspn(name, "0123456789abcdef") == SUM_BYTES;
 }
 
-// A folder of new_folder().
+// Returns whether a name may be one of new_folder().
 static bool is_fresh_name(const char *name) {
     return !strncmp(name, "new-", 4) && strlen(name) == 10 && !strpbrk(name + 4, "./-");
 }
 
-// Also what a process that was ended left of a file that it was writing: "sum.17.0.tmp".
+// Returns whether a name is that of a file in an entry, or of a temporary file that a killed process left
+// behind, such as "sum.17.0.tmp".
 static bool is_made_name(const char *name) {
     size_t len = strlen(sum_file);
     return !strncmp(name, made_prefix, strlen(made_prefix)) ||
            (!strncmp(name, sum_file, len) && (!name[len] || name[len] == '.'));
 }
 
-// Removes what this file made in a folder, then the folder, which stays if anything else is in it.
+// Removes the files of an entry from a folder, then the folder, unless something else is in it.
 static void remove_folder(const char *path) {
     int at = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *dir = at < 0 ? NULL : fdopendir(at);
     for (struct dirent *e; dir && (e = readdir(dir));)
         if (is_made_name(e->d_name))
-            unlinkat(at, e->d_name, 0); // a link goes itself, a folder stays
+            unlinkat(at, e->d_name, 0); // removes a link itself, and fails for a folder
     if (dir)
         closedir(dir);
     else if (at >= 0)
@@ -124,8 +126,8 @@ static bool has_mark(const char *folder) {
     return marked;
 }
 
-// The mark is in the folder before the folder has its name. A rename replaces no folder that has something in
-// it, so of several processes the first one's stays, and a folder of somebody else too.
+// Makes the subfolder. The marker is written before the folder gets its final name. A rename cannot replace a
+// folder that is not empty: of several processes the first wins, and a folder of another program stays.
 static void make_marked(const char *folder, const char *cache) {
     char fresh[PATH_MAX], path[PATH_MAX] = "";
     int len = snprintf(fresh, sizeof fresh, "%s/%s-XXXXXX", folder, subfolder);
@@ -157,7 +159,7 @@ static const char *open_cache(char *cache) {
     return has_mark(cache) ? NULL : "files that are not Zellige's are in it";
 }
 
-// Sums ------------------------------------------------------------------------------------------------------
+// Checksums -------------------------------------------------------------------------------------------------
 
 static bool sum_of(const char *folder, const char *file, char *sum) {
     char path[PATH_MAX];
@@ -175,8 +177,7 @@ static bool write_sum(const char *folder, const char *file) {
     return sum_of(folder, file, sum) && join_path(path, folder, sum_file) && file_write(path, sum, SUM_BYTES);
 }
 
-// Returns whether an entry is there and undamaged. Errors on the way only mean that it is not, and are not
-// reported.
+// Returns whether an entry exists and is undamaged. Errors are not reported: they only mean that it is not.
 static bool is_whole(const char *folder, const char *file) {
     char path[PATH_MAX], sum[SUM_BYTES + 1];
     size_t bytes = 0;
@@ -218,7 +219,7 @@ static int by_age(const void *a, const void *b) {
     return (x->used.tv_nsec > y->used.tv_nsec) - (x->used.tv_nsec < y->used.tv_nsec);
 }
 
-// Returns whether it is a leftover of a process that ended while it made an entry.
+// Returns whether a folder is a leftover of a process that ended while it made an entry.
 static bool is_left_over(const char *name, const struct stat *s) {
     return is_fresh_name(name) && s->st_mtim.tv_sec + LEFT_OVER_S < time(NULL);
 }
@@ -248,14 +249,14 @@ static int list_items(const char *folder, struct item **items) {
     return count;
 }
 
-// Listing thousands of entries takes as long as compiling a kernel. So a process that has done it adds up
-// what it makes itself, and lists them again when that reaches the limit, or after some more entries, as
-// other processes make some too.
+// Listing thousands of entries takes as long as compiling a kernel. So after the first listing, a process
+// only adds the sizes of the entries that it makes. It lists them again when the sum reaches the limit, or
+// after TRUSTED entries, because other processes make entries too.
 static struct {
     struct lock lock;
     char folder[PATH_MAX];
     int64_t bytes;
-    int made; // since they were listed
+    int made; // entries made since the listing
 } listed;
 
 ZL_AT_LOAD {
@@ -281,7 +282,8 @@ static void note_listed(const char *folder, int64_t bytes) {
     lock_give(&listed.lock);
 }
 
-// The oldest go first. An entry that another process has open stays usable to it.
+// Removes the oldest entries until the rest is within the limit. An entry that another process has open stays
+// usable to it.
 static void keep_limit(const char *folder, const char *newest) {
     struct item *items = NULL;
     int64_t total = 0, limit = setting_number(SETTING_CACHE_SIZE);
@@ -318,8 +320,9 @@ static bool fill(const struct cache_entry *entry, const char *folder) {
     return entry->make(folder, entry->context) && write_sum(folder, entry->file);
 }
 
-// Moves the freshly made folder to its final place, unless another process was quicker, and uses what is
-// there. If it cannot be moved, it is used once from where it is and removed.
+// Moves the new folder to its final place, unless another process was faster, and uses the entry at that
+// place. If it cannot be moved and no good entry is there, uses it once from where it is. Removes it if it
+// was not moved.
 static void *settle(const struct cache_entry *entry, const char *fresh, const char *place) {
     bool moved = rename(fresh, place) == 0;
     if (!moved && !is_whole(place, entry->file)) {
@@ -332,12 +335,13 @@ static void *settle(const struct cache_entry *entry, const char *fresh, const ch
     return result;
 }
 
-// It could not be written, by us or by the compiler.
+// Returns whether an entry could not be written, by this process or by the compiler.
 static bool is_disk_trouble(void) {
     return zl_error_which() == ZL_ERROR_IO || (zl_error() && strstr(zl_error(), "No space left"));
 }
 
-// Made in the cache. *usable: the cache can be written at all; else the caller goes elsewhere.
+// Makes an entry in the cache. Sets *usable to whether the cache can be written; if not, the caller makes the
+// entry elsewhere.
 static void *make_shared(const struct cache_entry *entry, const char *cache, const char *place,
                          bool *usable) {
     char fresh[PATH_MAX];
@@ -384,7 +388,7 @@ static void *find_or_make(const struct cache_entry *entry) {
     bool usable = !why && join_path(place, cache, entry->key);
     if (usable && is_whole(place, entry->file)) {
         utimensat(AT_FDCWD, place, NULL,
-                  AT_SYMLINK_NOFOLLOW); // used now; fails in a folder that is only read
+                  AT_SYMLINK_NOFOLLOW); // sets the time of the last use; fails if the folder is read-only
         void *result = use_file(entry, place);
         if (result)
             return result;
@@ -399,7 +403,8 @@ static void *find_or_make(const struct cache_entry *entry) {
     return make_alone(entry);
 }
 
-// An error that the thread had before stays its first; what goes wrong in here must be told from it.
+// The error that the thread had before is set aside, so that errors in here can be told from it, and
+// restored.
 void *device_cache_use(const struct cache_entry *entry) {
     zl_error_kind kind;
     char *before = error_take(&kind);

@@ -1,36 +1,37 @@
 // host_room.c - page-locked host memory for copies of arrays that a unit holds, so that the unit writes them
 // by DMA.
 //
-// Pinning pages costs more than most copies, so a buffer is kept after the last array in it is gone, for
-// reuse by size (rounded up to a power of two). The total size is bounded: past the bound, the least recently
-// used free buffer is unpinned first. If all are in use, or the driver refuses, the copy goes to ordinary
-// memory.
+// Pinning pages costs more than most copies, so a room is kept for reuse after the last array in it is freed,
+// by size (rounded up to a power of two). The total size is bounded: to stay below the bound, the least
+// recently used idle room is unpinned first. If all rooms are in use, or the driver refuses, the copy goes to
+// ordinary memory.
 //
-// The pages are private to the process: a child of fork() gets a copy of them as of all memory, so its arrays
-// keep their values.
+// The pages are private to the process: a child of fork() gets a copy of them, as of all memory, so its
+// arrays keep their values.
 
 #include "device/device.h"
 
 #include <sys/mman.h>
 
-enum { LEAST = 64 << 10, MOST = 8 << 20, ALL_MOST = 64 << 20 }; // bytes: of a copy, and of all rooms
+// Bytes: the least and the most of one room, and the most of all rooms.
+enum { LEAST = 64 << 10, MOST = 8 << 20, ALL_MOST = 64 << 20 };
 
 struct room {
-    struct room *next; // of those that nobody uses, which was used before it
+    struct room *next; // of idle rooms: the one used before it
     const struct device *device;
-    int unit; // which pinned it; all units of the device write it
+    int unit; // the unit that pinned it; all units of the device may write to it
     void *memory;
     size_t bytes;
 };
 
-static struct lock lock; // guards all below
+static struct lock lock; // guards all variables below
 ZL_AT_LOAD {
     fork_guard(&lock);
 }
 
 static struct room *idle;
-static size_t held;  // by all rooms
-static bool refused; // by a driver: not asked again until the cache is cleared
+static size_t held;  // bytes of all rooms
+static bool refused; // a driver refused to pin memory: no more is tried until the cache is cleared
 
 // Making and freeing ----------------------------------------------------------------------------------------
 
@@ -44,7 +45,7 @@ static void free_rooms(struct room *r) {
     }
 }
 
-// Makes a room; NULL, without an error, if the driver refuses or memory is out.
+// Makes a room. Returns NULL, without an error, if the driver refuses or there is no memory.
 static struct room *new_room(const struct device *d, int unit, size_t bytes) {
     bool had_error = zl_error();
     struct room *r = memory_zero(sizeof *r);
@@ -64,8 +65,8 @@ static struct room *new_room(const struct device *d, int unit, size_t bytes) {
 
 // The cache -------------------------------------------------------------------------------------------------
 
-// Returns the link to the most recently used idle room of a device and size; the link is NULL if there is
-// none. Under the lock.
+// Returns the link to the most recently used idle room of this device and size, or the NULL link at the end
+// of the list if there is none. Under the lock.
 static struct room **find(const struct device *d, size_t bytes) {
     struct room **link = &idle;
     while (*link && ((*link)->device != d || (*link)->bytes != bytes))
@@ -73,8 +74,8 @@ static struct room **find(const struct device *d, size_t bytes) {
     return link;
 }
 
-// Moves the longest idle rooms to *gone until `bytes` more fit the bound. Returns false if too much is in
-// use. Under the lock.
+// Moves the least recently used idle rooms to *gone until `bytes` more fit the bound. Returns false if the
+// rooms in use leave too little. Under the lock.
 static bool make_way(size_t bytes, struct room **gone) {
     while (held + bytes > ALL_MOST && idle) {
         struct room **last = &idle;
@@ -122,7 +123,7 @@ struct room *device_room_take(const struct device *d, int unit, size_t bytes) {
     bool had_error = zl_error();
     if (!allocator_count((int64_t)size, false)) {
         if (!had_error)
-            zl_clear_error(); // ordinary memory, of which less is needed, may be within the limit
+            zl_clear_error(); // ordinary memory is not rounded up, so it may still be within the limit
         return NULL;
     }
     struct room *r = take(d, unit, size);

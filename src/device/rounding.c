@@ -1,8 +1,8 @@
 // rounding.c - finds out how a unit rounds by running hard cases when it is first used, because drivers
 // report too little about it.
 //
-// The result is kept on disk beside compiled kernels, under the unit and the code of the test kernel, so that
-// other processes only read it.
+// The result is kept on disk next to compiled kernels, under the unit and the code of the test kernel, so
+// that other processes only read it.
 
 #include "device/tile_runtime/group_kernel.h"
 
@@ -12,7 +12,7 @@
 enum { HALF = 256, CASES = 2 * HALF }; // the second half has subnormal numbers
 enum { SUM, PRODUCT, QUOTIENT, ROOT, FUSED, RESULTS };
 
-// Any sign and mantissa; an exponent of 0 is that of subnormal numbers.
+// Returns a float with a random sign and mantissa and this exponent; 0 is that of subnormal numbers.
 static float number(uint32_t *state, uint32_t exponent) {
     float x;
     *state = *state * 1664525 + 1013904223;
@@ -32,7 +32,7 @@ static void make_cases(struct trial *t) {
         t->operand[0][i] = number(&state, is_small ? 0 : 100 + i % 50);
         t->operand[1][i] = number(&state, is_small && i % 2 ? 0 : 110 + i % 30);
         t->operand[2][i] = number(&state, is_small ? 0 : 90 + i % 70);
-        if (!is_small && i % 3 == 0) // the fused sum is what the product lost
+        if (!is_small && i % 3 == 0) // a fused multiply-add gives the rounding error of the product
             t->operand[2][i] = -(t->operand[0][i] * t->operand[1][i]);
     }
 }
@@ -43,7 +43,7 @@ static bool is_as_expected(const struct trial *t, int result, int i) {
     return !memcmp(&expected[result], &t->result[result][i], sizeof(float));
 }
 
-// What is kept on disk: of each result, whether it differs from the host's in a half.
+// The record on disk: for each result, and each half of the cases, whether it differs from the host's.
 struct findings {
     uint8_t differs[RESULTS][2];
 };
@@ -84,13 +84,13 @@ static void *set_record(const char *code, size_t bytes, void *context) {
     return s;
 }
 
-// For the trial the record says that the unit does everything exactly, so that nothing is computed by other
-// means.
+// While the test kernel is compiled, the record says that the unit computes everything exactly, so that no op
+// is replaced by an emulation.
 bool kernel_try_rounding(struct kernel_trial *k) {
     struct text source = {0}, identity = {0};
     struct tile_kernel *tried = kernel();
     k->record->has_exact_fma = k->record->has_exact_divide = k->record->has_exact_root = true;
-    text_add(&identity, "rounding of %s", k->identity); // the same source is kept as a kernel, too
+    text_add(&identity, "rounding of %s", k->identity); // the same source may be kept as a kernel as well
     bool good = tried && !identity.failed && render_kernel(&source, tried, k->target) &&
                 kernel_code_use(&(struct kernel_code){identity.data, &source, try_cases, set_record, k});
     tile_free(tried);

@@ -1,13 +1,13 @@
-// unit_memory.c - memory of units that have their own, copies of storages on them, and the order of their
+// unit_memory.c - memory of units that have their own, replicas of storages on them, and the order of their
 // work.
 //
-// A lane of a unit runs its work in the order of submission. So memory may be used again on its lane as soon
-// as the host has released it: its next user comes later in that order. Freed memory is kept by lane and
-// capacity, and goes back to the device when the device runs out. Another lane gets it when all work that
-// used it is done.
+// A lane of a unit runs its work in the order of submission. So its memory may be reused on the same lane as
+// soon as the host has released it: the next user comes later in that order. Freed memory is cached by lane
+// and capacity, and given back to the device when the device runs out. Another lane gets it once all work
+// that used it is done.
 //
 // Points number positions in that order. The next point stands for all work submitted so far; it is marked
-// when a run ends, or when somebody waits for it. If the device later rejects work, the work's point is
+// when a run ends, or when a thread waits for it. If the device later rejects work, the work's point is
 // marked as failed, and so is everything that reads its results. A lane that reads what another lane wrote
 // follows that lane's point: the device waits, not the host.
 
@@ -17,30 +17,31 @@
 #include <string.h>
 
 enum {
-    POINTS = 64,     // marks that a lane keeps at once; an older one is as far as the one that took its place
-    MARK_NS = 20000, // between marks that nobody waits for yet: each costs as much as a third of a launch
-    FAILURES = 8,    // points that are known to have failed; if there are more, so have all before them
+    POINTS = 64,     // marks that a lane keeps; a wait for an older point waits for the later one in its slot
+    MARK_NS = 20000, // least time between marks that no thread waits for: a mark costs a third of a launch
+    FAILURES = 8,    // failed points that are remembered; all points up to the last forgotten one count as
+                     // failed
     LANES = DEVICE_LANES,
 };
 
 // A free block: a node in the pairing heap of its lane and capacity, ordered by address.
 struct block {
-    struct block *below, *next; // the first of those below, and the next beside it
+    struct block *below, *next; // the first child, and the next sibling
     void *memory;
-    unsigned lanes;       // that used it, by bit
-    uint64_t used[LANES]; // points of these
+    unsigned lanes;       // the lanes that used it, by bit
+    uint64_t used[LANES]; // for each of these lanes, the point after its last use
 };
 
-// A lane. Its points are LANES apart: point modulo LANES is the lane's number.
+// A lane. Its points are LANES apart: point modulo LANES is the lane's index.
 struct lane {
-    struct map blocks;            // heaps of free ones, by capacity
-    atomic_ullong point;          // the next
-    atomic_ullong follows[LANES]; // points of other lanes after which this one comes
-    atomic_ullong done;           // a point up to which all is known to be done
-    int64_t marked;               // when the last was, clock_ns()
+    struct map blocks;            // heaps of free blocks, by capacity
+    atomic_ullong point;          // the next point
+    atomic_ullong follows[LANES]; // for each other lane, the last of its points that this lane waits for
+    atomic_ullong done;           // the latest point that is known to be done
+    int64_t marked;               // when the last mark was recorded, clock_ns()
     int failures;
-    uint64_t failed[FAILURES], failed_until; // points; up to the second all
-    char why[256];                           // of the last
+    uint64_t failed[FAILURES], failed_until; // failed points; all points up to failed_until count as failed
+    char why[256];                           // the message of the last failure
 };
 
 struct unit {
@@ -49,14 +50,14 @@ struct unit {
     int index;
     bool is_host;        // its memory is the host's
     struct lock lock;    // guards blocks and marks
-    atomic_int streams;  // that were made
-    struct block *spare; // descriptions of no memory
+    atomic_int streams;  // the number of streams that device_lane assigned
+    struct block *spare; // descriptions without memory, for reuse
     struct lane lane[LANES];
 };
 
-static struct lock lock; // guards additions to units, and copies between replicas
+static struct lock lock; // guards additions to `units`, and copies between replicas
 static struct unit *_Atomic units;
-static atomic_bool any_failed; // of the points of all units
+static atomic_bool any_failed; // whether any point of any unit has failed
 atomic_bool device_memory;
 
 static void clear_cache(void);
@@ -130,7 +131,7 @@ static bool note_failure(struct lane *l) {
     return false;
 }
 
-// Under the unit's lock.
+// Returns whether the device accepted the lane's work so far; else notes the failure. Under the unit's lock.
 static bool is_good(struct unit *u, int lane) {
     return !u->device->good || u->device->good(u->index, lane) || note_failure(&u->lane[lane]);
 }
@@ -163,7 +164,7 @@ bool device_mark(const struct device *d, int unit, int lane) {
     return ok;
 }
 
-// Under the unit's lock.
+// Returns whether a point is known or assumed to have failed. Under the unit's lock.
 static bool has_failed(const struct lane *l, uint64_t point) {
     bool failed = point && point <= l->failed_until;
     for (int i = 0; i < FAILURES; i++)
@@ -171,7 +172,7 @@ static bool has_failed(const struct lane *l, uint64_t point) {
     return failed;
 }
 
-// Returns whether a point has not failed; sets the error if it has.
+// Returns whether a point has not failed. Sets the error if it has.
 static bool is_sound(const struct device *d, int unit, uint64_t point) {
     struct unit *u = atomic_load_explicit(&any_failed, memory_order_acquire) ? look(d, unit) : NULL;
     if (LIKELY(!u))
@@ -229,8 +230,8 @@ bool device_wait(const struct device *d, int unit, uint64_t point) {
 
 // Between lanes ---------------------------------------------------------------------------------------------
 
-// Ensures that a point is marked. Work that failed at the mark is reported to whoever reads it, not here.
-// False and an error. Under the unit's lock.
+// Ensures that a point is marked. A failure of the work before the mark is not reported here, but to whoever
+// reads its results. Returns false, with an error, if the mark cannot be recorded. Under the unit's lock.
 static bool set_mark(struct unit *u, uint64_t point) {
     int lane = lane_of(point);
     bool had_error = zl_error();
@@ -248,7 +249,8 @@ static bool follows(struct unit *u, int lane, uint64_t point) {
            atomic_load_explicit(&u->lane[lane].follows[lane_of(point)], memory_order_acquire) >= point;
 }
 
-// Makes later work of the lane wait for a point of another lane. False and an error. Under the unit's lock.
+// Makes later work of the lane wait for a point of another lane. Returns false, with an error, if that fails.
+// Under the unit's lock.
 static bool follow(struct unit *u, int lane, uint64_t point) {
     int other = lane_of(point);
     if (follows(u, lane, point))
@@ -311,8 +313,8 @@ static struct block *without_first(struct block *first) {
     return left;
 }
 
-// Takes a free block of the lane's own heap; the lane waits for whatever other lanes still do with it. NULL
-// if there is none, or, with an error, if it cannot wait. Under the unit's lock.
+// Takes a free block of the lane's own heap, and makes the lane wait for other lanes that still use it.
+// Returns NULL if there is none, or, with an error, if the lane cannot wait. Under the unit's lock.
 static struct block *take_own(struct unit *u, int lane, size_t capacity) {
     struct lane *l = &u->lane[lane];
     struct block *b = map_get(&l->blocks, &capacity, sizeof capacity);
@@ -343,7 +345,7 @@ static struct block *take_other(struct unit *u, int lane, size_t capacity) {
     return NULL;
 }
 
-// Takes the memory out of a block, and keeps the empty block for reuse. Under the unit's lock.
+// Returns the memory of a block, and keeps its description for reuse. Under the unit's lock.
 static void *empty(struct unit *u, struct block *b) {
     void *memory = b->memory;
     b->next = u->spare;
@@ -363,16 +365,16 @@ static void *take_block(struct unit *u, int lane, size_t capacity) {
     return memory;
 }
 
-// Adds a free block to its heap. The lowest address is taken first, so that a program that runs again gets
-// the same memory and can reuse what was prepared for it, such as graphs.
+// Adds a free block to its heap. The block of the lowest address is taken first, so that a program that runs
+// again gets the same memory, and what was prepared for that memory, such as graphs, can be reused.
 static bool insert(struct lane *l, struct block *b, size_t capacity) {
     b->below = b->next = NULL;
     return map_set(&l->blocks, &capacity, sizeof capacity,
                    meld(map_get(&l->blocks, &capacity, sizeof capacity), b));
 }
 
-// Keeps freed memory of a lane, which the lanes (bits) have used. False if there is no memory to describe it.
-// Under the unit's lock.
+// Caches freed memory of a lane that these lanes (bits) have used. Returns false if there is no memory for
+// its description. Under the unit's lock.
 static bool add_block(struct unit *u, int lane, unsigned lanes, void *memory, size_t capacity) {
     struct block *b = u->spare ? u->spare : memory_zero(sizeof *b);
     if (!b)
@@ -430,15 +432,15 @@ static void clear_cache(void) {
             free_blocks(u);
 }
 
-// Takes cached memory or allocates it. If the device refuses, cached memory is given back to it and the
-// allocation is tried again.
+// Takes cached memory or allocates it. If the device refuses, gives all cached memory back to it and tries
+// again.
 static void *get_memory(struct unit *u, int lane, size_t capacity) {
     bool had_error = zl_error();
     void *memory = take_block(u, lane, capacity);
     if (memory)
         return memory;
     if (!had_error)
-        zl_clear_error(); // what could not be followed
+        zl_clear_error(); // of a lane that could not wait
     if ((memory = u->device->alloc(u->index, capacity)))
         return memory;
     if (!had_error)
@@ -463,7 +465,7 @@ void *device_alloc(const struct device *d, int unit, int lane, size_t bytes, siz
 
 static void release(const struct device *d, int unit, int lane, unsigned lanes, void *memory,
                     size_t capacity) {
-    struct unit *u = find(d, unit); // it is there: the memory is its
+    struct unit *u = find(d, unit); // exists, because the memory belongs to it
     allocator_count(-(int64_t)capacity, !u->is_host);
     if (!device_is_lost(d) && !keep_block(u, lane, lanes, memory, capacity))
         d->free(unit, memory);
@@ -512,7 +514,8 @@ static bool replica_is_sound(const struct replica *r) {
     return r->is_given || is_sound(r->device, r->unit, point_of(r));
 }
 
-// Makes later work of the lane wait until the replica's contents are there. False and an error.
+// Makes later work of the lane wait until the replica has its values. Returns false, with an error, if that
+// fails.
 static bool admit(struct replica *r, int lane) {
     if (LIKELY(lane == lane_of(point_of(r)) &&
                atomic_load_explicit(&r->lanes, memory_order_relaxed) >> lane & 1))
@@ -522,7 +525,7 @@ static bool admit(struct replica *r, int lane) {
     return u && (!point_of(r) || follow_point(u, lane, point_of(r)));
 }
 
-// Frees a typed buffer. Unlike plain memory, it is not cached for reuse here: the device does that.
+// Frees a typed buffer. Unlike plain memory, it is not cached here: the device caches buffers itself.
 static void release_buffer(struct replica *r) {
     struct unit *u = find(r->device, r->unit);
     allocator_count(-(int64_t)buffer_form_bytes(r->form), !u->is_host);
@@ -532,7 +535,8 @@ static void release_buffer(struct replica *r) {
     slab_free(r, sizeof *r);
 }
 
-// Makes a replica of a typed buffer, which it takes over. NULL and an error; the buffer is freed then.
+// Makes a replica of a typed buffer, which it takes over. Returns NULL, with an error, if that fails, and
+// frees the buffer.
 static struct replica *new_buffer(const struct device *d, int unit, int lane, const struct buffer_form *form,
                                   void *buffer) {
     struct unit *u = find(d, unit);
@@ -570,7 +574,7 @@ struct storage *device_storage(const struct device *d, int unit, int lane, size_
     return r ? storage_elsewhere(bytes, r) : NULL;
 }
 
-enum way { TO_UNIT, TO_HOST, TO_ROOM }; // of a copy; the last: to pages that the device pinned
+enum way { TO_UNIT, TO_HOST, TO_ROOM }; // the direction of a copy; TO_ROOM: to pages that the device pinned
 
 static bool ask_for_copy(const struct device *d, int unit, int lane, void *to, const void *from, size_t bytes,
                          enum way way) {
@@ -578,7 +582,7 @@ static bool ask_for_copy(const struct device *d, int unit, int lane, void *to, c
                           : d->copy(unit, lane, to, from, bytes, way == TO_HOST);
 }
 
-// Copies, and adds a record of it to the profile if one is on.
+// Copies, and adds a record of the copy to the profile if one is on.
 static bool copy_bytes(const struct device *d, int unit, int lane, void *to, const void *from, size_t bytes,
                        enum way way) {
     bool to_host = way != TO_UNIT;
@@ -599,8 +603,9 @@ static bool copy_bytes(const struct device *d, int unit, int lane, void *to, con
     return ok;
 }
 
-// Chooses the lane that copies a replica to the host. A device may have a separate lane for that, which waits
-// for the work that made the replica, but not for later work on the replica's lane. False and an error.
+// Chooses the lane that copies a replica to the host. A device may have a separate lane for such copies. That
+// lane waits for the work that made the replica, but not for later work on the replica's lane. Returns false,
+// with an error, if it cannot wait.
 static bool lane_to_read(const struct replica *r, int *lane) {
     uint64_t point = point_of(r);
     *lane = lane_of(point);
@@ -629,7 +634,7 @@ static void *host_of(const struct storage *s) {
     return __atomic_load_n(&s->data, __ATOMIC_ACQUIRE);
 }
 
-// Returns memory for the host's copy of s, a replica of which is on a unit. NULL and an error.
+// Returns memory for the host's copy of s, a replica of which is on a unit, or NULL and an error.
 static void *room_for(struct storage *s, const struct replica *r, enum way *way) {
     struct room *room = device_room_take(r->device, r->unit, s->bytes);
     *way = room ? TO_ROOM : TO_HOST;
@@ -639,7 +644,7 @@ static void *room_for(struct storage *s, const struct replica *r, enum way *way)
     return device_room_memory(room);
 }
 
-// Copies a storage to the host from its first replica: all replicas hold the same values. Under the lock.
+// Copies a storage to the host from its first replica: all replicas hold the same values. Under `lock`.
 static bool copy_to_host(struct storage *s) {
     struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire);
     if (host_of(s) || !r)
@@ -669,7 +674,7 @@ bool device_fetch(struct storage *s) {
 
 bool device_download(struct storage *s, void *out, size_t bytes) {
     struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire);
-    if (r->form && r->bytes > bytes) { // more than there is room for
+    if (r->form && r->bytes > bytes) { // the whole buffer would not fit
         if (!device_fetch(s))
             return false;
         memcpy(out, s->data, bytes);
@@ -679,7 +684,7 @@ bool device_download(struct storage *s, void *out, size_t bytes) {
     return device_check(r->device) && replica_is_sound(r) && copy_down(r, out, bytes, TO_HOST);
 }
 
-// Under the lock.
+// Returns the unit's replica of s, and makes it from the host's copy if there is none. Under `lock`.
 static struct replica *copy_to_unit(const struct device *d, int unit, int lane, struct storage *s) {
     struct replica *r = replica_on(d, unit, s);
     if (r || !copy_to_host(s) || !(r = new_replica(d, unit, lane, s->bytes)))
@@ -696,7 +701,8 @@ static struct replica *copy_to_unit(const struct device *d, int unit, int lane, 
 void *device_reach(const struct device *d, int unit, int lane, struct storage *s) {
     struct replica *r = device_check(d) ? replica_on(d, unit, s) : NULL;
     if (UNLIKELY(!r)) {
-        if (device_is_lost(d) || !find(d, unit)) // takes the lock too, once
+        if (device_is_lost(d) || !find(d, unit)) // find takes `lock` when it adds the unit, so it is called
+                                                 // before
             return NULL;
         lock_take(&lock);
         r = copy_to_unit(d, unit, lane, s);
@@ -715,8 +721,8 @@ static struct replica *replica_of_form(const struct device *d, int unit, const s
     return r;
 }
 
-// Returns a sound buffer of this form on any unit of the device, for a storage that the host does not have;
-// NULL if there is none.
+// Returns a sound buffer of this form on any unit of the device, for a storage that the host has no copy of,
+// or NULL if there is none.
 static const struct replica *replica_beside(const struct device *d, const struct storage *s,
                                             const struct buffer_form *form) {
     const struct replica *r =
@@ -726,7 +732,8 @@ static const struct replica *replica_beside(const struct device *d, const struct
     return r && replica_is_sound(r) ? r : NULL;
 }
 
-// Copies from another unit if possible, else by way of the host. NULL and an error.
+// Returns a copy of the buffer from another unit if possible, else from the host; NULL and an error if that
+// fails.
 static void *new_copy(const struct device *d, int unit, struct storage *s, const struct buffer_form *form) {
     const struct replica *from = replica_beside(d, s, form);
     if (from)
@@ -736,7 +743,8 @@ static void *new_copy(const struct device *d, int unit, struct storage *s, const
     return buffer;
 }
 
-// Under the lock. A form may have fewer elements than the storage, never more.
+// Returns the unit's buffer of this form, and makes it if there is none. A form may have fewer elements than
+// the storage, never more. Under `lock`.
 static struct replica *put_form(const struct device *d, int unit, struct storage *s,
                                 const struct buffer_form *form) {
     struct replica *r = replica_of_form(d, unit, s, form);
@@ -751,7 +759,8 @@ static struct replica *put_form(const struct device *d, int unit, struct storage
 void *device_reach_form(const struct device *d, int unit, struct storage *s, const struct buffer_form *form) {
     struct replica *r = device_check(d) ? replica_of_form(d, unit, s, form) : NULL;
     if (UNLIKELY(!r)) {
-        if (device_is_lost(d) || !find(d, unit)) // takes the lock too, once
+        if (device_is_lost(d) || !find(d, unit)) // find takes `lock` when it adds the unit, so it is called
+                                                 // before
             return NULL;
         lock_take(&lock);
         r = put_form(d, unit, s, form);
@@ -760,8 +769,8 @@ void *device_reach_form(const struct device *d, int unit, struct storage *s, con
     return r && replica_is_sound(r) ? r->memory : NULL;
 }
 
-// A replica of the unit that has all that a view reaches, of the view's dtype if there is one; with room
-// along an axis only if it has so few axes.
+// Returns a replica on the unit that holds all elements of a view, preferably one of the view's dtype; NULL
+// if there is none. A replica with spare room along an axis qualifies only if it has at most `axes` axes.
 static const struct replica *replica_reaching(const struct device *d, int unit, const struct storage *s,
                                               zl_dtype dtype, int64_t bytes, int axes) {
     const struct replica *found = NULL;
@@ -786,11 +795,11 @@ int device_form(const struct device *d, int unit, zl_array x, zl_dtype *dtype, i
         memcpy(dim, r->form->dim, sizeof *dim * (size_t)r->form->ndim);
         return r->form->ndim;
     }
-    if (r) // a shape of more axes than the caller has room for: it is read as a list
+    if (r) // The form has more axes than the caller has room for: it is read as one axis.
         return dim[0] = buffer_form_size(r->form), 1;
     bool is_whole = first == 0 && last + 1 == x->size && shape_is_dense(x->ndim, x->dim, array_stride(x)) &&
                     allocator_capacity((size_t)(x->size * item)) >= s->bytes;
-    // as it is: results of its shape have this form too
+    // the array's own shape is used, so that results of this shape have the same form
     if (is_whole && shape_is_row_major(x->ndim, x->dim, array_stride(x))) {
         memcpy(dim, x->dim, sizeof *dim * (size_t)x->ndim);
         return x->ndim;
@@ -810,7 +819,7 @@ bool device_claim(const struct device *d, int unit, int lane, struct storage *s)
     bool had_error = zl_error();
     if (UNLIKELY(others) && !follow_lanes(find(d, unit), lane, others)) {
         if (!had_error)
-            zl_clear_error(); // it is written elsewhere
+            zl_clear_error(); // the caller writes the result to other memory
         return false;
     }
     atomic_store(&r->lanes, (uint8_t)(1u << lane));

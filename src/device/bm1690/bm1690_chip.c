@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NO_MEMORY = 5, MEMORY_ALLOCATION = 15 }; // of the runtime's codes
+enum { NO_MEMORY = 5, MEMORY_ALLOCATION = 15 }; // error codes of the runtime
 
 // F(name, return type, parameters)
 #define RUNTIME_FUNCTIONS(F)                                                                              \
@@ -41,12 +41,12 @@ static struct {
     bool is_used;
     char says[PATH_MAX + 512];
     void *stream; // of the first chip
-    unsigned era; // in which it was opened
+    unsigned era; // the value of fork_era when it was opened
 } found;
 
 // Finding ---------------------------------------------------------------------------------------------------
 
-// Opens the runtime and the first chip. Returns why there is none; NULL: there is one.
+// Opens the runtime and the first chip. Returns NULL, or the reason why there is no chip.
 static const char *open_chip(void) {
     static const char *const libraries[] = {"libtpuv7_rt.so", "/opt/tpuv7/tpuv7-current/lib/libtpuv7_rt.so",
                                             NULL};
@@ -117,7 +117,7 @@ static bool check(int code, const char *function) {
 // Compiling -------------------------------------------------------------------------------------------------
 
 struct bm1690_chip_module {
-    void *module; // the runtime's
+    void *module; // the runtime's handle
 };
 
 static bool run_compiler(const char *from, const char *to) {

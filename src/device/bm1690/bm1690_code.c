@@ -1,6 +1,6 @@
 // bm1690_code.c - compiles device C of the BM1690 for the emulator.
 //
-// While the compiler runs, the text, our headers and a stub are in one folder; only the library is kept,
+// While the compiler runs, one folder holds the device C, our headers and a stub. Only the library is kept,
 // under a hash of all of them.
 
 #include "device/bm1690/bm1690_code.h"
@@ -15,8 +15,8 @@
 static const char *const headers[] = {"tpu_kernel.h", "ppl_helper.h"};
 
 // A call of an undeclared function is an error, which names the function; other warnings are up to the
-// kernel's author. -O0, because a control program has little to do, and optimising it takes three times as
-// long as compiling it.
+// kernel's author. -O0, because a control program does little work, and optimising it would take three times
+// as long.
 static const char flags[] = "-O0 -Wno-int-conversion -Werror=implicit-function-declaration -Wl,-Bsymbolic "
                             "-D__bm1690__ -D__sg2260__ -D__tpub_7_1__";
 
@@ -41,7 +41,7 @@ static bool make_library(const char *folder, void *context) {
     for (size_t i = 0; i < COUNT(headers); i++)
         good = good && write_text(folder, headers[i], s->header[i].data, (size_t)s->header[i].len);
     good = good && cpu_compile(stub, library, flags);
-    for (size_t i = 0; i < COUNT(headers); i++) { // the cache knows no such names
+    for (size_t i = 0; i < COUNT(headers); i++) { // the cache would not remove files of these names
         snprintf(path, sizeof path, "%.3900s/%s", folder, headers[i]);
         unlink(path);
     }

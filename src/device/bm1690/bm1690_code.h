@@ -11,7 +11,7 @@
 // compiler's message, if that fails. The caller frees it with bm1690_module_close.
 struct bm1690_module *device_bm1690_load(const char *device_c);
 
-// Converts what a launch did to the struct of the public API, which takes over the trace.
+// Converts the report of a launch to the struct of the public API, which takes over the trace.
 void device_bm1690_report(zl_device_c_report *out, struct bm1690_report *report);
 
 #endif

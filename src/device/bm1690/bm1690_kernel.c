@@ -1,8 +1,8 @@
-// bm1690_kernel.c - the target bm1690: tile kernels as device C for SophGo's TPU, on the emulator or, by the
-// vendor's tools, on a chip.
+// bm1690_kernel.c - the target bm1690: runs tile kernels as device C on SophGo's TPU: on the emulator or,
+// with the vendor's tools, on a chip.
 //
-// An emulated chip is opened for each call: device memory, copies and launches are calls of their own, on
-// which an array device can be built.
+// An emulated chip is opened for each call. Device memory, copies and launches are separate functions, so
+// that a device for arrays can be built on them.
 
 #include "device/bm1690/bm1690_code.h"
 #include "device/bm1690/bm1690_tools.h"
@@ -164,7 +164,7 @@ static bool run_on_chip(const struct compiled *c, const void *arguments, size_t 
     return good;
 }
 
-// What a call is for: its results, or how long it takes: by the chip's runs, or as the emulator reports.
+// What a call returns: results; or times, those of the chip's runs or the emulator's report.
 struct wanted {
     int repeats;
     double *seconds;
@@ -200,7 +200,8 @@ static bool report_run(void *compiled, void *const *address, const int64_t *symb
     return call(compiled, address, symbol, (struct wanted){.repeats = 1, .report = out});
 }
 
-// Of the emulator the modelled time, which does not change from run to run.
+// Sets *seconds to the time of the fastest run on a chip; on the emulator, to the modelled time, which is the
+// same for every run.
 static bool time_runs(void *compiled, void *const *address, const int64_t *symbol, int repeats,
                       double *seconds) {
     const struct compiled *c = compiled;

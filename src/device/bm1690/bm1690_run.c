@@ -1,5 +1,5 @@
-// bm1690_run.c - the public side of device C: arguments are packed and copied, the emulator runs it, outputs
-// are copied back.
+// bm1690_run.c - the public interface to device C: packs and copies arguments, runs the program on the
+// emulator, and copies outputs back.
 
 #include "device/bm1690/bm1690_code.h"
 
@@ -7,7 +7,7 @@
 #include <string.h>
 
 struct arguments {
-    uint64_t *address; // of each, 0: a scalar
+    uint64_t *address; // the address of each argument; 0 for a scalar
     uint8_t *packed;
     size_t bytes;
 };
@@ -19,7 +19,7 @@ static size_t bytes_of(const zl_kernel_buffer *b) {
     return bytes;
 }
 
-// Members are aligned to their size, as C does.
+// Appends a value, aligned to its size like a member of a C struct.
 static void pack(struct arguments *a, const void *value, size_t bytes) {
     a->bytes = (a->bytes + bytes - 1) / bytes * bytes;
     memcpy(a->packed + a->bytes, value, bytes);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// Paths within the package, for each of the two layouts that releases have.
+// Paths in the package, in the two layouts that its releases have.
 static const struct layout {
     const char *include[BM1690_HEADER_FOLDERS], *archive;
 } layouts[] = {
@@ -29,7 +29,7 @@ static void join(char *out, const char *folder, const char *name) {
     snprintf(out, PATH_MAX, "%.2000s/%.2000s", folder, name);
 }
 
-// Finds the path that matches a pattern; of several, the last by name.
+// Finds a path that matches a pattern; if there are several, the last by name.
 static bool match(const char *pattern, char *out) {
     glob_t found;
     bool good = glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc > 0;
@@ -61,7 +61,7 @@ static void take_value(const char *value, int len, const char *folder, const cha
     snprintf(out, PATH_MAX, "%s", strchr(text, '$') || strchr(text, '`') ? folder : text);
 }
 
-// Sets out to what FOLDER/envsetup.sh gives a variable; false: it gives none.
+// Sets *out to the value of a variable in FOLDER/envsetup.sh. Returns false if it is not set there.
 static bool read_variable(const char *folder, const char *name, const char *root, char *out) {
     char path[PATH_MAX];
     bool found = false;
@@ -94,8 +94,8 @@ static bool is_package(const char *folder) {
     return false;
 }
 
-// Takes a folder as the package's root, or the folder that its envsetup.sh sets PPL_PROJECT_ROOT to. Returns
-// whether that is a package.
+// Sets *out to the root of a package: the folder itself, or the folder to which its envsetup.sh sets
+// PPL_PROJECT_ROOT. Returns whether there is a package.
 static bool take_root(const char *folder, char *out) {
     if (!read_variable(folder, variable_root, folder, out))
         snprintf(out, PATH_MAX, "%s", folder);

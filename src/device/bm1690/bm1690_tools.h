@@ -1,9 +1,9 @@
 // bm1690_tools.h - the vendor's tools for the BM1690 on this machine: its compiler, headers and archive, and
 // its runtime with a chip.
 //
-// Nothing has to be sourced before: folders are found through PPL_PROJECT_ROOT, an envsetup.sh, which is read
-// and not run, and where the vendor's packages are usually unpacked. No chip has run what this makes; tests
-// drive a runtime that pretends to have one.
+// Nothing has to be sourced before: folders are found through PPL_PROJECT_ROOT, through an envsetup.sh, which
+// is read but not run, and in the usual places of the vendor's packages. This code has never run on a chip;
+// tests use a runtime that imitates one.
 
 #ifndef BM1690_TOOLS_H
 #define BM1690_TOOLS_H
@@ -15,11 +15,11 @@
 enum { BM1690_HEADER_FOLDERS = 3 };
 
 struct bm1690_tools {
-    char root[PATH_MAX]; // of PPL, the vendor's package; "": there is none
+    char root[PATH_MAX]; // root of PPL, the vendor's package; "": not found
     char include[BM1690_HEADER_FOLDERS][PATH_MAX];
-    char archive[PATH_MAX];  // what device C is linked with
+    char archive[PATH_MAX];  // the archive that device C is linked with
     char compiler[PATH_MAX]; // a gcc for the control core
-    // the first thing that is not there, and how to say where it is; "": all is there
+    // the first missing part, and how to specify it; "": nothing is missing
     char missing[PATH_MAX + 256];
 };
 // Finds the tools; `missing` says what is not there.

@@ -1,4 +1,4 @@
-// cuda.c - NVIDIA GPUs as devices for arrays: the shared build of kernels over cuda_driver.c.
+// cuda.c - the device cuda: NVIDIA GPUs, by the shared build of kernels over cuda_driver.c.
 
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"
@@ -14,14 +14,15 @@ _Static_assert((int)CUDA_LANES == (int)DEVICE_LANES,
                "the lane DEVICE_LANES is the one that only copies to the host");
 
 static struct unit {
-    struct lock lock; // guards what is made at first use
+    struct lock lock; // guards what is made at its first use
     cuda_event mark[CUDA_LANES][MARKS];
     char identity[512];
 } units[CUDA_DEVICES];
 
 // Finding ---------------------------------------------------------------------------------------------------
 
-// Without a compiler there are no kernels: that is a reason, which a user can act on.
+// Opens the device. A missing compiler is reported as the reason, because there are no kernels without one,
+// and a user can install it.
 static int open_cuda(const char **reason) {
     bool had_error = zl_error();
     int count = cuda_open(reason);
@@ -136,7 +137,7 @@ static bool receive(int unit, int lane, void *pages, const void *from, size_t by
     return cuda_receive(unit, lane, pages, from, bytes);
 }
 
-// NULL and an error.
+// Returns an event of a lane, which is made at its first use, or NULL and an error.
 static cuda_event mark_at(int unit, int lane, int place) {
     struct unit *u = &units[unit];
     cuda_event *mark = &u->mark[lane][place];
@@ -159,7 +160,7 @@ static bool wait(int unit, int lane, int place) {
     return mark && cuda_event_wait(mark);
 }
 
-// What the lane has written down comes after it too, which does no harm.
+// Work that the lane has recorded but not submitted also waits for the mark, which does no harm.
 static bool follow(int unit, int lane, int other, int place) {
     struct cuda_device *d = cuda_device(unit);
     cuda_event mark = d ? mark_at(unit, other, place) : NULL;

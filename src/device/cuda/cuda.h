@@ -1,8 +1,8 @@
-// cuda.h - CUDA as we use it: what we need of the driver and of NVRTC, opened at run time, and one stream a
+// cuda.h - CUDA, opened at run time: the parts of the driver and of NVRTC that are used, and one stream per
 // lane of a device.
 //
-// Nothing of NVIDIA is needed to build or to start. Handles are CUDA's own; a call that fails records an
-// error that names the function and CUDA's own words.
+// Nothing of NVIDIA is needed to build or to start. Handles are CUDA's own; a call that fails sets an error
+// with the function and CUDA's own message.
 
 #ifndef CUDA_H
 #define CUDA_H
@@ -26,14 +26,14 @@ typedef struct cuda_graph_node_ *cuda_graph_node;
 
 enum { CUDA_OUT_OF_MEMORY = 2, CUDA_NOT_READY = 600 };
 
-struct cuda_node_launch { // CUDA_KERNEL_NODE_PARAMS of the second version
+struct cuda_node_launch { // CUDA_KERNEL_NODE_PARAMS, version 2
     cuda_function f;
     unsigned grid[3], block[3], shared;
     void **argument, **extra;
     void *kernel, *context;
 };
 
-// name in the library, parameters; all give a cuda_result
+// name in the library, parameters; all return a cuda_result
 #define CUDA_FUNCTIONS(F)                                                                                    \
     F(cuInit, (unsigned flags))                                                                              \
     F(cuDriverGetVersion, (int *version))                                                                    \
@@ -106,7 +106,7 @@ struct cuda_device {
     cuda_stream stream[CUDA_STREAMS];
     char name[128];
     int major, minor;      // compute capability
-    int driver;            // 13000: of CUDA 13.0
+    int driver;            // 13000 is CUDA 13.0
     int units;             // multiprocessors
     size_t memory;         // bytes
     bool has_id;

@@ -1,10 +1,11 @@
-// cuda_attention.c - attention of 16-bit floats by cuDNN, where it has a kernel for it. Views are read as
-// they lie, or copied where cuDNN cannot read them: whether it is asked depends on the sizes of a call alone,
-// so that equal numbers give equal bits wherever they begin.
+// cuda_attention.c - attention of f16 and bf16 by cuDNN, where it has a kernel for it. Views are passed as
+// they are, or copied if cuDNN cannot read them. Whether cuDNN is used depends on the sizes of a call alone,
+// so that equal inputs give the same bits at any offset and strides.
 //
-// The graph is the one that cuDNN knows as attention: scores, scaled, those that are hidden replaced, a
-// softmax by its parts, and the product with the values. What is kept of each query for the backward pass is
-// the logarithm of its sum: as a largest score, with a sum of one, it means the same.
+// The graph has the form that cuDNN recognises as attention: scores, scaled, with hidden ones replaced; a
+// softmax by its parts; and the product with the values. For the backward pass, cuDNN gives one number per
+// query, the logarithm of the sum of its exponentials. It is kept as the maximum of the scores, with a sum of
+// 1, which means the same.
 
 #include "device/cuda/cuda_attention.h"
 #include "device/kernels/kernels_flash.h"
@@ -177,7 +178,7 @@ bool cuda_attention_run(const struct kernel_place *p, const struct attention_pla
     return dnn_run(p, &plan->plan, count, tensor, given);
 }
 
-// cuDNN cuts keys by the number of queries.
+// cuDNN divides the keys by the number of queries, so that a row of the result would depend on the others.
 bool cuda_attend_can(const struct call *c) {
     struct attention a = op_attention_read(c, c->in);
     return !device_batch_invariant() && cuda_attention_fits(&a) && dnn_is_there();
@@ -188,7 +189,7 @@ enum kernel_taken cuda_attend(const struct kernel_place *p, const struct call *c
     zl_array y = call_first(c), state = call_output(c, 1);
     bool keeps = !array_is_forgotten(state);
     if (kernel_attention_few_fits(p->record, &a))
-        return KERNEL_NOT_TAKEN; // each number of keys would be another plan
+        return KERNEL_NOT_TAKEN; // with cuDNN, each number of keys would need a plan
     struct attention_key k = cuda_attention_key_of(p, &a);
     k.keeps = keeps;
     memcpy(k.o_stride, array_stride(y), sizeof k.o_stride);

@@ -1,5 +1,5 @@
-// cuda_attention.h - attention by cuDNN, forward and backward: graphs, plans and runs. Between the files
-// cuda_attention*.c only.
+// cuda_attention.h - attention by cuDNN, forward and backward: graphs, plans and runs. Only for
+// cuda_attention*.c.
 
 #ifndef CUDA_ATTENTION_H
 #define CUDA_ATTENTION_H
@@ -7,10 +7,10 @@
 #include "device/cuda/cuda_dnn.h"
 #include "op/ops.h"
 
-// of q: batch, heads, queries, size of a head
+// Axes of q: batch, heads, queries, size of a head.
 enum { ATTENTION_B, ATTENTION_N, ATTENTION_T, ATTENTION_D, ATTENTION_AXES };
 
-// What a graph depends on.
+// The key of a graph.
 struct attention_key {
     int64_t q[ATTENTION_AXES], k[ATTENTION_AXES], v[ATTENTION_AXES];                      // sizes
     int64_t q_stride[ATTENTION_AXES], k_stride[ATTENTION_AXES], v_stride[ATTENTION_AXES]; // of their views
@@ -23,17 +23,17 @@ struct attention_key {
 enum attention_tensor {
     ATTENTION_Q,
     ATTENTION_K, // transposed
-    ATTENTION_V, // of the backward pass: transposed
+    ATTENTION_V, // transposed in the backward pass
     ATTENTION_O,
     ATTENTION_SCALE,
-    ATTENTION_HIDDEN, // what hidden scores are replaced by
-    ATTENTION_KEYS,   // how many there are, if queries are less
+    ATTENTION_HIDDEN, // the number that replaces hidden scores
+    ATTENTION_KEYS,   // the number of keys, if there are fewer queries
     ATTENTION_QUERIES,
     ATTENTION_KEPT, // the logarithm of each query's sum
     // Of the backward pass:
     ATTENTION_G,    // the cotangent of O
-    ATTENTION_ONE,  // a number
-    ATTENTION_LESS, // O times its cotangent, summed up of each query
+    ATTENTION_ONE,  // the number 1
+    ATTENTION_LESS, // for each query, the sum of O times its cotangent
     ATTENTION_OF_Q,
     ATTENTION_OF_K,
     ATTENTION_OF_V,

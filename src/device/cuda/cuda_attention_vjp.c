@@ -1,9 +1,10 @@
-// cuda_attention_vjp.c - cotangents of attention of 16-bit floats by cuDNN, where it has a kernel for them.
+// cuda_attention_vjp.c - cotangents of attention of f16 and bf16 by cuDNN, where it has a kernel for them.
 //
-// The graph is the one that cuDNN knows as attention's backward pass: the weights anew, from the logarithm of
-// each query's sum; their slopes, less what the result times its cotangent gives; and from both the
-// cotangents. Results are the same in every run: slopes are written to memory for that, a number a query and
-// key, so that long lines are left to kernels of our own. Small heads are too, which those have as fast.
+// The graph has the form that cuDNN recognises as the backward pass of attention. It computes the weights
+// again from the logarithm of each query's sum; then the cotangents of the scores, from which the sum of the
+// result times its cotangent is subtracted; and from both the cotangents of the inputs. For results that are
+// the same in every run, the cotangents of the scores are written to memory, one per query and key, so long
+// sequences run on our own kernels. Small heads do too, because our kernels are as fast for them.
 
 #include "device/cuda/cuda_attention.h"
 
@@ -11,8 +12,8 @@
 
 #define SLOPES_MOST ((size_t)2 << 30) // bytes
 
-enum { SIZE_LEAST = 128 }; // of a head
-// Since version 9.5.1 the strides of a cotangent need not be those of the result.
+enum { SIZE_LEAST = 128 }; // the least size of a head
+// Since cuDNN 9.5.1, the strides of a cotangent may differ from those of the result.
 enum { STRIDES_SINCE = 90501 };
 
 enum { B = ATTENTION_B, N = ATTENTION_N, T = ATTENTION_T, D = ATTENTION_D, AXES = ATTENTION_AXES };
@@ -21,7 +22,7 @@ enum { B = ATTENTION_B, N = ATTENTION_N, T = ATTENTION_T, D = ATTENTION_D, AXES 
 
 struct sizes {
     int64_t line[AXES], scores[AXES], transposed[AXES],
-        transposed_stride[AXES]; // one a query; a query and a key; a key and a query
+        transposed_stride[AXES]; // per query; per query and key; per key and query
     enum dnn_type type;
 };
 
@@ -53,7 +54,7 @@ static void add_inputs(struct dnn_graph *g, struct attention_plan *a, const stru
     a->tensor[ATTENTION_ONE] = dnn_number(g, DNN_FLOAT32, AXES);
 }
 
-// Of each query, the sum of the result times its cotangent.
+// Adds the sum of the result times its cotangent, per query.
 static void add_less(struct dnn_graph *g, struct attention_plan *a, const struct sizes *s) {
     int product = dnn_like(g, (int)a->tensor[ATTENTION_O], DNN_FLOAT32);
     int sum = dnn_tensor(g, DNN_WITHIN, DNN_FLOAT32, AXES, s->line, NULL);
@@ -88,8 +89,8 @@ static int add_slopes(struct dnn_graph *g, struct attention_plan *a, const struc
     return slopes;
 }
 
-// x transposed, times b: a line a key, of heads of queries, of which those that share keys are added up. Its
-// tensor.
+// Adds the product of x, transposed, with b: one row per key. The results of heads of queries that share keys
+// are added up. Returns the product's tensor.
 static int add_of_keys(struct dnn_graph *g, const struct sizes *s, int x, int b, const int64_t *dim,
                        const int64_t *stride) {
     int transposed = dnn_tensor(g, DNN_WITHIN, s->type, AXES, s->transposed, s->transposed_stride);
@@ -127,7 +128,7 @@ static void describe(struct dnn_graph *g, struct attention_plan *a, const struct
 
 // Calls -----------------------------------------------------------------------------------------------------
 
-// The logarithm of each query's sum, from its largest score and the sum that was kept.
+// Computes the logarithm of each query's sum, from the maximum and the sum that were kept.
 static bool read_kept(const struct kernel_place *p, void *kept, void *state, int64_t count) {
     struct kernel_call k;
     kernel_begin_call(&k);

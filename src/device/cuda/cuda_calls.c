@@ -1,5 +1,5 @@
-// cuda_calls.c - what the calls of libraries share: memory, arrays as libraries take them, and kernels before
-// and after them.
+// cuda_calls.c - helpers for calls of libraries: memory, arrays in the layouts that libraries take, and
+// kernels that run before and after the calls.
 
 #include "device/cuda/cuda_library.h"
 #include "kernel/kernel.h"
@@ -18,7 +18,8 @@ void *cuda_row_major(const struct kernel_place *p, zl_array x, struct kernel_scr
     return lies ? cuda_element(p, x) : kernel_copy_out(p, x, s);
 }
 
-// x with its last two axes the other way round, if it is to be transposed, to be freed. NULL and an error.
+// Returns a copy of the array x, with its last two axes exchanged if `transposed`. The caller frees it.
+// Returns NULL, with an error, if memory runs out.
 static zl_array view_of(zl_array x, bool transposed) {
     size_t bytes = sizeof *x + 2 * (size_t)x->ndim * sizeof x->dim[0];
     zl_array view = memory_alloc(bytes);

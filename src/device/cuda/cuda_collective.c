@@ -1,12 +1,12 @@
-// cuda_collective.c - collectives of arrays on a GPU: the engine of the group is told where they lie, and the
-// lane's stream.
+// cuda_collective.c - collectives of arrays on a GPU: passes the addresses of the arrays and the lane's
+// stream to the engine of the group.
 
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"
 #include "op/ops.h"
 
 bool cuda_collective_can(const struct call *c) {
-    (void)c; // its stream is the group's, which is on this device because the engine works here
+    (void)c; // the call is on the group's stream, which is on this device only if the engine works here
     return true;
 }
 

@@ -1,5 +1,5 @@
-// cuda_compiler.c - CUDA C to code: by NVRTC, a library, else by nvcc, a program. Neither needs a GPU or its
-// driver.
+// cuda_compiler.c - compiles CUDA C with NVRTC, a library, or else with nvcc, a program. Neither needs a GPU
+// or its driver.
 
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"
@@ -15,7 +15,7 @@
 
 typedef struct nvrtc_program_ *nvrtc_program;
 
-// name, parameters; all give 0 when they succeed
+// name, parameters; all return 0 for success
 #define NVRTC_FUNCTIONS(F)                                                                         \
     F(nvrtcVersion, (int *major, int *minor))                                                      \
     F(nvrtcCreateProgram, (nvrtc_program * out, const char *source, const char *name, int headers, \
@@ -34,10 +34,10 @@ static struct {
 } nvrtc;
 
 static struct {
-    // as options: the folders of NVIDIA's headers, which only texts of programs include
+    // options for the folders of NVIDIA's headers, which only texts that programs supply include
     char headers[2 * PATH_MAX + 32];
     bool has_nvrtc;
-    char nvcc[PATH_MAX]; // "": there is none
+    char nvcc[PATH_MAX]; // path; "" if there is none
     char name[PATH_MAX + 32], stamp[PATH_MAX + 96];
 } found;
 
@@ -79,7 +79,7 @@ static bool find_nvcc(void) {
     return false;
 }
 
-// Beside the library, or in another package beside its own.
+// Finds NVIDIA's headers, next to the library or in a Python package next to the library's.
 static void find_headers(void) {
     static const char *const places[] = {"../include", "../../cuda_runtime/include"};
     Dl_info info;
@@ -132,7 +132,8 @@ const char *cuda_compiler_stamp(void) {
 
 enum { OPTIONS = 16 };
 
-// The options that all have, then those of the caller, cut at spaces. room holds their text.
+// Lists the options of every compilation, then those of the caller, split at spaces. room holds their text.
+// Returns their number, or -1 if memory runs out.
 static int list_options(const char *architecture, const char *more, struct text *room, const char **option) {
     int count = 0;
     char *rest = NULL;

@@ -1,15 +1,16 @@
-// cuda_conv.c - convolutions by cuDNN: as they are, as the gradient of an input, or as that of a kernel.
+// cuda_conv.c - convolutions by cuDNN: as forward convolutions, as gradients of an input, or as gradients of
+// a kernel.
 //
-// The gradients of a convolution are recorded as convolutions too. cuDNN has kernels of its own for them: a
-// dilated input, or a kernel that is turned around, is the gradient of the input of a convolution with that
-// stride, and a kernel larger than the result, or whose groups are in the batch, is the cotangent in the
-// gradient of a kernel. cuDNN reads and writes arrays whose channels are contiguous, as ours are unless they
-// are views: those are copied, but for views with batch and channels swapped in gradients of kernels. What
-// cuDNN has no plan for our own kernel does.
+// The gradients of a convolution are recorded as convolutions too, for which cuDNN has kernels of its own. A
+// convolution with a dilated input or a flipped kernel is the gradient of the input of a convolution with
+// that stride. One with a kernel that is larger than the result, or with groups in the batch, is the gradient
+// of a kernel, and its kernel is the cotangent. cuDNN reads and writes arrays with contiguous channels, as
+// ours are unless they are views; those are copied, except for views with batch and channels exchanged in
+// gradients of kernels. A convolution for which cuDNN has no plan runs on our own kernel.
 //
-// cuDNN proposes a few plans for a shape. Large convolutions are computed by each of them at the first use,
-// and the fastest stays: what it guesses to be so may take a multiple of the time. Those of float32 without
-// TF32 are tried as products of matrices too.
+// cuDNN proposes a few plans for a shape. At its first use, a large convolution is computed with each of
+// them, and the fastest is kept: cuDNN's first guess may take several times as long. In f32 without TF32, a
+// product of matrices is tried as well.
 
 #include "device/cuda/cuda_conv.h"
 #include "op/ops.h"
@@ -19,8 +20,8 @@
 
 enum { SPATIAL = CONV_AXES, AXES = SPATIAL + 2 };
 
-// An array in cuDNN's order of axes: batch, channels, then at least two spatial ones. Axis `grouped` may be
-// of groups that lie somewhere else than consecutive.
+// An array in cuDNN's order of axes: batch, channels, then at least two spatial axes. Axis `grouped` may
+// consist of groups that are group_stride apart.
 struct view {
     int64_t dim[AXES], stride[AXES];
     int grouped;
@@ -29,14 +30,14 @@ struct view {
 
 struct key {
     int64_t x[AXES], w[AXES],
-        y[AXES]; // sizes, as cuDNN's convolution has them: of its input, kernel and output
+        y[AXES]; // sizes of the input, kernel and output, as cuDNN defines them
     int64_t stride[SPATIAL], dilation[SPATIAL], low[SPATIAL], high[SPATIAL];
     int32_t axes, kind, flip, dtype, exact, unit, lane;
 };
 
 enum {
-    PLANS = 8,             // that are timed
-    TIMED_LEAST = 1 << 28, // operations of a convolution that is worth it
+    PLANS = 8,             // plans that are timed
+    TIMED_LEAST = 1 << 28, // least operations of a convolution for which timing pays
 };
 
 enum { NOT_YET = -1, NO_PLAN = -2 };
@@ -44,9 +45,9 @@ enum { NOT_YET = -1, NO_PLAN = -2 };
 struct planned {
     struct dnn_plan plan[PLANS];
     int plans;
-    // which is left of them; NOT_YET: all are; NO_PLAN: none, as all lose digits that are asked for
+    // the plan that is kept; NOT_YET: none chosen so far; NO_PLAN: none has the precision asked for
     int chosen;
-    bool multiplies; // a product of matrices is faster
+    bool multiplies; // whether a product of matrices is faster
     int64_t tensor[3];
 };
 
@@ -55,7 +56,8 @@ static struct map plans;
 
 // Views -----------------------------------------------------------------------------------------------------
 
-// (N, sizes, C) as cuDNN orders axes. One spatial axis gets another of one element in front of it.
+// Returns an array with its axes (N, sizes, C) in cuDNN's order. A single spatial axis gets another one of
+// size 1 before it.
 static struct view view_of(zl_array x, bool swapped) {
     struct view v = {.groups = 1};
     int last = x->ndim - 1, spatial = last - 1, shift = spatial == 1;
@@ -74,7 +76,7 @@ static struct view view_of(zl_array x, bool swapped) {
     return v;
 }
 
-// Groups that our array has in the other one of its first two axes are those of axis `to` for cuDNN.
+// Moves groups to axis `to`, for an array that has them in the other one of its first two axes.
 static void move_groups(struct view *v, int to, int64_t groups) {
     int from = 1 - to;
     v->dim[from] /= groups;
@@ -88,7 +90,8 @@ static int64_t span(int64_t size, int64_t dilation) {
     return (size - 1) * dilation + 1;
 }
 
-// Padding behind such that `size` elements give `out` of them; the same as in front if that does too.
+// Returns the padding after an axis for which `size` elements give `out`: the same as before it, if that
+// does.
 static int64_t pad_behind(int64_t size, int64_t kernel, int64_t stride, int64_t low, int64_t out) {
     int64_t least = (out - 1) * stride + kernel - size - low;
     return low >= least && low < least + stride ? low : least;
@@ -130,7 +133,7 @@ static enum dnn_conv_kind kind_of(const struct conv *v, zl_array w, zl_array y) 
     return !v->flip && (v->in_batch || kernel > out) ? DNN_CONV_OF_KERNEL : DNN_CONV_FORWARD;
 }
 
-// False: there is no such convolution in cuDNN's terms.
+// Returns whether cuDNN can express the convolution.
 static bool fits(const struct key *k, const struct conv *v) {
     for (int i = 0; i < v->axes; i++) {
         const struct conv_axis *a = &v->axis[i];
@@ -144,7 +147,8 @@ static bool fits(const struct key *k, const struct conv *v) {
     return true;
 }
 
-// The arrays of a call as what they are to cuDNN, and whether one of them is the result.
+// The arrays of a call in the roles that they have for cuDNN; of_input and of_kernel say whether x or w is
+// the result.
 struct arrays {
     zl_array x, w, y;
     bool of_input, of_kernel;
@@ -194,7 +198,7 @@ static bool read_key(struct key *k, struct arrays *a, const struct kernel_place 
 
 // Memory ----------------------------------------------------------------------------------------------------
 
-// Strides of channels consecutive, then elements along spatial axes.
+// Sets row-major strides for channels last: consecutive channels, then spatial axes, then the batch.
 static void lay_out(int axes, const int64_t *dim, int64_t *stride) {
     int64_t next = dim[1];
     stride[1] = 1;
@@ -214,7 +218,8 @@ static bool lies_so(int axes, const struct view *v) {
     return v->groups == 1 || v->group_stride == each * stride[v->grouped];
 }
 
-// Puts the axis of the groups in front of the one that has them.
+// Copies a list of sizes or strides of axes, in which the axis with groups becomes two axes: groups, and
+// elements of a group.
 static void split(const struct view *v, int64_t group, int64_t each, const int64_t *list, int64_t *out) {
     int at = v->grouped;
     memcpy(out, list, sizeof *list * (size_t)at);
@@ -223,7 +228,8 @@ static void split(const struct view *v, int64_t group, int64_t each, const int64
     memcpy(out + at + 2, list + at + 1, sizeof *list * (size_t)(AXES - at - 1));
 }
 
-// Puts axes in the order of their strides in the copy, the shortest last: neighbours are moved at once.
+// Sorts axes by their strides in the copy, the smallest last, so that neighbouring elements are moved at
+// once.
 static void order_axes(int ndim, int64_t *dim, int64_t *copied, int64_t *lying) {
     for (int i = 1; i < ndim; i++)
         for (int k = i; k > 0 && copied[k - 1] < copied[k]; k--) {
@@ -236,7 +242,7 @@ static void order_axes(int ndim, int64_t *dim, int64_t *copied, int64_t *lying) 
         }
 }
 
-// Between an array as it lies and a copy as cuDNN has it.
+// Copies an array, in its own layout, to a dense copy for cuDNN, or back.
 static bool move(const struct kernel_place *p, int axes, const struct view *v, zl_array x, void *copy,
                  bool back) {
     int64_t dense[AXES] = {0}, dim[AXES + 1], copied[AXES + 1], lying[AXES + 1];
@@ -252,7 +258,8 @@ static bool move(const struct kernel_place *p, int axes, const struct view *v, z
                          : kernel_move(p, (zl_dtype)x->dtype, ndim, dim, copy, copied, lies, lying));
 }
 
-// An array where cuDNN can use it: itself, or a copy, which a result is not yet. NULL and an error.
+// Returns memory that cuDNN can use for an array: its own, or a copy, which is not filled yet if it is the
+// result. Returns NULL, with an error, if that fails.
 static void *bring(const struct kernel_place *p, int axes, const struct view *v, zl_array x, bool is_result,
                    struct kernel_scratch *copy) {
     void *lies = cuda_element(p, x);
@@ -271,9 +278,9 @@ static bool is_worth_timing(const struct key *k) {
     return operations >= TIMED_LEAST;
 }
 
-// Gradients of kernels of float32 and float64 where the padding in front is another than behind: what cuDNN 9
-// computes in a workspace is wrong then, in every of 19 cases drawn on an H200; without one it was right in
-// 136 of 136.
+// Returns whether a plan with a workspace would give wrong results: for gradients of kernels in f32 and f64
+// whose padding differs before and after, cuDNN 9 was wrong in each of 19 random cases on an H200; without a
+// workspace it was right in 136 of 136.
 static bool is_wrong_in_workspace(const struct key *k) {
     bool uneven = false;
     for (int i = 0; i < k->axes; i++)
@@ -281,7 +288,7 @@ static bool is_wrong_in_workspace(const struct key *k) {
     return uneven && k->kind == DNN_CONV_OF_KERNEL && (k->dtype == ZL_FLOAT32 || k->dtype == ZL_FLOAT64);
 }
 
-// How many plans there are.
+// Builds the plans of a key. Returns their number.
 static int build(const struct key *k, struct dnn_plan *plan, int64_t *tensor) {
     struct dnn_conv v = {.axes = k->axes, .flip = k->flip};
     struct dnn_graph *g = memory_zero(sizeof *g);
@@ -306,7 +313,7 @@ static int build(const struct key *k, struct dnn_plan *plan, int64_t *tensor) {
     return count;
 }
 
-// Of a key; it may have no plan. NULL and an error when memory is out.
+// Returns the entry of a key, which may have no plans, or NULL and an error if memory runs out.
 static struct planned *find_plan(const struct key *k) {
     struct planned *plan = map_get(&plans, k, sizeof *k);
     if (plan || !(plan = memory_zero(sizeof *plan)))
@@ -323,8 +330,8 @@ bool cuda_convolve_can(const struct call *c) {
     return dtype_is_float((zl_dtype)c->in[0]->dtype) && dnn_is_there();
 }
 
-// What another lane of the unit has chosen, so that a result does not depend on its stream; NULL: none has
-// yet.
+// Returns the choice that another lane of the unit has made for the key, or NULL if there is none. With it, a
+// result does not depend on its stream.
 static const struct planned *chosen_by_others(struct key k) {
     for (k.lane = 0; k.lane < CUDA_LANES; k.lane++) {
         const struct planned *other = map_get(&plans, &k, sizeof k);
@@ -357,8 +364,9 @@ static struct conv_sizes sizes_of(const struct key *k) {
                                .low = k->low};
 }
 
-// The fastest of those that only multiply and add, or of all if digits may be lost; the first if it is too
-// small to tell; NO_PLAN if none does. ms: what it takes; INFINITY if it was not timed.
+// Returns the fastest plan, or the first if the convolution is too small to time. In exact mode, only plans
+// that multiply and add at full precision count. Returns NO_PLAN if there is none. Sets *ms to the plan's
+// time, or to INFINITY if it was not timed.
 static int find_best(const struct kernel_place *p, const struct key *k, const struct planned *plan,
                      void *const *memory, float *ms) {
     const int64_t elements[] = {elements_of(k, k->x), elements_of(k, k->w), elements_of(k, k->y)};
@@ -400,7 +408,7 @@ static void choose(const struct kernel_place *p, const struct key *k, struct pla
     lock_give(&lock);
 }
 
-// By a plan also where there is no memory for patches.
+// Runs the chosen way; if memory for patches is missing, runs a plan of cuDNN instead of the product.
 static enum kernel_taken compute(const struct kernel_place *p, const struct key *k,
                                  const struct planned *plan, void *const *memory) {
     struct conv_sizes sizes = sizes_of(k);

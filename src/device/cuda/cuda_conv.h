@@ -1,4 +1,4 @@
-// cuda_conv.h - convolutions by products of matrices, which are faster than many plans of cuDNN for float32
+// cuda_conv.h - convolutions of f32 as products of matrices, which are faster than many plans of cuDNN
 // without TF32.
 
 #ifndef CUDA_CONV_H
@@ -7,11 +7,11 @@
 #include "device/cuda/cuda_dnn.h"
 #include "op/ops.h"
 
-// A convolution as cuDNN has it: sizes of input, kernel and output, batch and channels first, then spatial
+// A convolution in cuDNN's terms: sizes of input, kernel and output, batch and channels first, then spatial
 // axes.
 struct conv_sizes {
     enum dnn_conv_kind kind;
-    int axes; // spatial
+    int axes; // number of spatial axes
     bool flip;
     const int64_t *x, *w, *y, *stride, *dilation, *low;
 };
@@ -26,14 +26,14 @@ bool cuda_conv_by_product(const struct kernel_place *p, const struct conv_sizes 
 // Returns the milliseconds that a run takes, or INFINITY, without an error, if it fails.
 float cuda_conv_time_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory);
 
-// The launch that makes patches of an input (unfold.tile), or folds such into one (fold.tile): its key,
-// symbols and table.
+// The launch that makes patches of an input (unfold.tile), or adds up patches to an input (fold.tile): its
+// key, symbols and table.
 struct conv_patches {
     struct conv_patches_key {
-        char name[8]; // no other kernel has such a key
+        char name[8]; // sets its key apart from those of other kernels
         int32_t folds, unit;
     } key;
-    int symbols, rows; // rows: of the table
+    int symbols, rows; // rows of the table
     int64_t symbol[16];
     int32_t table[5][CONV_AXES];
 };

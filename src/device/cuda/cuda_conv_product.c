@@ -1,7 +1,8 @@
-// cuda_conv_product.c - convolutions of float32 as one product of matrices. A row of patches has, of each tap
-// of the kernel, the channels of what it meets in the input: patches times kernels are the output, cotangents
-// times patches the gradient of kernels. The gradient of the input is the sum of what cotangents times
-// kernels give to each of its elements, in the order of the taps.
+// cuda_conv_product.c - convolutions of f32 as one product of matrices. A row of patches has, for each tap of
+// the kernel, the channels of the input element that the tap meets. Patches times kernels are the output,
+// cotangents times patches the gradient of the kernels. For the gradient of the input, cotangents are
+// multiplied with kernels, and the products are summed for each element of the input, in the order of the
+// taps.
 
 #include "device/cuda/cuda_conv.h"
 #include "device/cuda/cuda_lt.h"
@@ -10,10 +11,10 @@
 #include <math.h>
 
 enum {
-    PATCHES_MOST = 1 << 28, // numbers
+    PATCHES_MOST = 1 << 28, // elements
     PLACES_MOST = 1 << 29,
     TIMED_RUNS = 3,
-    PACK = 4, // channels that a thread has
+    PACK = 4, // channels that a thread handles
 };
 
 // Sizes -----------------------------------------------------------------------------------------------------
@@ -25,7 +26,7 @@ static int64_t product_of(const int64_t *list, int count) {
     return product;
 }
 
-// Of the patches.
+// Returns the rows of the patches.
 static int64_t rows_of(const struct conv_sizes *s) {
     return s->y[0] * product_of(s->y + 2, s->axes);
 }
@@ -38,14 +39,14 @@ static int64_t inputs_of(const struct conv_sizes *s) {
     return product_of(s->x, s->axes + 2);
 }
 
-// Places along an axis are counted in 32 bits.
+// Returns whether positions along an axis, which kernels count in 32 bits, are small enough.
 static bool is_short(const struct conv_sizes *s, int i) {
     return s->y[i + 2] <= PLACES_MOST / s->stride[i] && s->w[i + 2] <= PLACES_MOST / s->dilation[i] &&
            s->low[i] <= PLACES_MOST;
 }
 
 bool cuda_conv_has_product(const struct conv_sizes *s) {
-    bool has = s->x[1] == s->w[1] && lt_is_there() && inputs_of(s) <= PLACES_MOST; // no groups
+    bool has = s->x[1] == s->w[1] && lt_is_there() && inputs_of(s) <= PLACES_MOST; // without groups
     for (int i = 0; i < s->axes; i++)
         has = has && is_short(s, i);
     return has && rows_of(s) <= PATCHES_MOST / columns_of(s);
@@ -53,13 +54,14 @@ bool cuda_conv_has_product(const struct conv_sizes *s) {
 
 // Kernels of patches ----------------------------------------------------------------------------------------
 
-// Spatial axes are the last of three; those before them have one place, output and tap.
+// Returns the index of a spatial axis among the three of the kernels, of which it uses the last ones. Axes
+// before them have size 1, one output and one tap.
 static int axis_of(const struct conv_sizes *s, int i) {
     return CONV_AXES - s->axes + i;
 }
 
-// What unfold.tile has of an axis: taps and outputs as symbols. Of a flipped window the first tap is the
-// last, and steps go back.
+// Sets what unfold.tile needs of an axis: taps and outputs as symbols, the rest in the table. For a flipped
+// kernel, the first tap is the last one, and steps are negative.
 static void set_unfold(struct conv_patches *z, const struct conv_sizes *s, int i) {
     enum { SIZE, STRIDE, LOW, STEP };
     int at = axis_of(s, i);
@@ -72,7 +74,8 @@ static void set_unfold(struct conv_patches *z, const struct conv_sizes *s, int i
     z->table[STEP][at] = (int32_t)(s->flip ? -s->dilation[i] : s->dilation[i]);
 }
 
-// As unfold.tile has them: n, packs, two sizes of each axis, elements of its input.
+// Returns the launch of unfold.tile. Its symbols are n, packs, two sizes of each axis, and the elements of
+// its input.
 static struct conv_patches unfold_of(const struct conv_sizes *s) {
     int64_t channels = s->x[1], unit = channels % PACK == 0 ? PACK : 1;
     struct conv_patches z = {.key = {"patches", 0, (int32_t)unit}, .symbols = 9, .rows = 4};
@@ -101,8 +104,8 @@ enum {
     FOLD_TO
 };
 
-// What fold.tile has of an axis, whose outputs and taps lie so far apart in patches. A flipped window is read
-// from its last tap on.
+// Sets what fold.tile needs of an axis, whose outputs and taps are so many elements apart in the patches. A
+// flipped kernel is read from its last tap on.
 static void set_fold(struct conv_patches *z, const struct conv_sizes *s, int i, int64_t out, int64_t tap) {
     enum { OUTS, LOW, REACH, OUT, TAP };
     int at = axis_of(s, i);
@@ -151,7 +154,7 @@ struct tile_kernel *cuda_conv_patches_make(const void *data) {
 
 // Running ---------------------------------------------------------------------------------------------------
 
-// Patches from the input, or the input from what belongs to patches.
+// Makes patches from the input, or the input from products for patches.
 static bool move(const struct kernel_place *p, const struct conv_sizes *s, bool folds, void *to, void *from) {
     struct conv_patches z = cuda_conv_patches_of(s, folds);
     const struct kernel_tiles *kernel =
@@ -164,7 +167,8 @@ static bool move(const struct kernel_place *p, const struct conv_sizes *s, bool 
     return kernel && kernel_launch_tiles(p, kernel, &k, z.symbols, z.symbol);
 }
 
-// (m, k) times (k, n); transposed: columns of a, or of b, are contiguous, as of struct lt_key.
+// Multiplies (m, k) by (k, n). Bits of `transposed` say that columns of a, or of b, are contiguous, as in
+// struct lt_key.
 static bool multiply(const struct kernel_place *p, int64_t m, int64_t k, int64_t n, int transposed,
                      const void *a, const void *b, void *y) {
     struct lt_key key = {.m = m,
@@ -227,7 +231,7 @@ static bool try_product(const void *data) {
 float cuda_conv_time_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory) {
     struct trial t = {p, s, memory};
     bool had_error = zl_error();
-    // At the last of the first runs cuBLASLt has found its best.
+    // During the first runs, cuBLASLt finds its best algorithm.
     float first = cuda_time(p->unit, p->lane, TIMED_RUNS, try_product, &t);
     float ms = isfinite(first) ? cuda_time(p->unit, p->lane, TIMED_RUNS, try_product, &t) : INFINITY;
     if (!had_error)

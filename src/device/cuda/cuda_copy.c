@@ -14,20 +14,20 @@
 #endif
 
 enum {
-    RING = 8 << 20,      // bytes
-    SENT = 2 << 20,      // of a buffer that goes up,
-    ARRIVED = 512 << 10, // or down
-    PART = 64 << 10,     // that a thread copies at once
+    RING = 8 << 20,      // bytes of the ring
+    SENT = 2 << 20,      // bytes of a buffer for uploads,
+    ARRIVED = 512 << 10, // and for downloads
+    PART = 64 << 10,     // bytes that a thread copies at once
     BUFFERS = RING / ARRIVED,
-    DIRECT = 64 << 10, // up to here the driver takes what it is given into its own queue
+    DIRECT = 64 << 10, // up to this size, the driver copies the source into its own queue before it returns
 };
 
 static struct ring {
-    struct lock lock; // held for a copy
-    char *memory;     // RING bytes; NULL: not made yet
+    struct lock lock; // held during a copy
+    char *memory;     // RING bytes; NULL if they are not allocated yet
     cuda_event done[BUFFERS];
-    cuda_event received; // what went to pinned pages; NULL: not made yet
-    bool failed;         // there is no pinned memory: the driver copies in its own way
+    cuda_event received; // after copies to pinned pages; NULL if it is not made yet
+    bool failed;         // pinned memory is not available: the driver copies in its own way
 } rings[CUDA_DEVICES][CUDA_STREAMS];
 
 // The host's side -------------------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ static void move_part(void *data, int part) {
     memcpy(m->to + at, m->from + at, MIN_OF((size_t)PART, m->bytes - at));
 }
 
-// Past the caches, in which the device would have to look for it; to is a multiple of 16.
+// Copies a part past the caches, in which the device would have to look for it. `to` is a multiple of 16.
 static void fill_part(void *data, int part) {
 #ifdef __SSE2__
     const struct move *m = data;
@@ -79,7 +79,7 @@ static bool make_ring(struct ring *r) {
     return true;
 }
 
-// Under its lock.
+// Returns whether the ring exists, and makes it at its first use. Under its lock.
 static bool has_buffers(struct ring *r) {
     if (!r->memory && !r->failed)
         r->failed = !make_ring(r);
@@ -100,7 +100,7 @@ static bool send(const struct ring *r, cuda_stream s, char *to, const char *from
     for (size_t at = 0; at < bytes; at += SENT) {
         size_t some = MIN_OF((size_t)SENT, bytes - at);
         char *buffer = r->memory + at % RING;
-        if (!wait_for(r, at)) // for what went up through it last; what went down is done
+        if (!wait_for(r, at)) // for the last upload through this buffer; downloads through it are done
             return false;
         move(buffer, from + at, some, fill_part);
         if (!cuda_check(cuda_api()->cuMemcpyHtoDAsync_v2((uintptr_t)(to + at), buffer, some, s),
@@ -196,6 +196,6 @@ bool cuda_receive(int unit, int lane, void *pages, const void *from, size_t byte
     bool done = asked && wait_for_stream(r, s);
     lock_give(&r->lock);
     if (asked && !done)
-        cuda_api()->cuStreamSynchronize(s); // nothing may write the pages when they go to somebody else
+        cuda_api()->cuStreamSynchronize(s); // the pages may be reused now, so nothing may still write to them
     return done;
 }

@@ -1,4 +1,5 @@
-// cuda_dnn.c - cuDNN's graphs, by its backend's functions: descriptors with attributes, heuristics, plans.
+// cuda_dnn.c - cuDNN's graphs, by the functions of its backend: descriptors with attributes, heuristics,
+// plans.
 
 #include "device/cuda/cuda_dnn.h"
 
@@ -300,8 +301,8 @@ static dnn_object describe_graph(struct dnn_graph *g, dnn handle) {
     return o;
 }
 
-// Whether an engine gives the same bits in every run, and, if exact, keeps the digits that plain
-// multiplications and additions do.
+// Returns whether an engine gives the same bits in every run and, if `exact`, has the precision of plain
+// multiplications and additions.
 static bool is_good(dnn_object configuration, bool exact) {
     enum { ENGINE_OF = 300, ENGINE_NOTES = 1303, DIFFERS_BY_RUNS = 4, KEEPS_NAN = 9 };
     dnn_object engine = NULL;
@@ -318,7 +319,7 @@ static bool is_good(dnn_object configuration, bool exact) {
     return good;
 }
 
-// The plan of a configuration; none if it cannot run, or not as is wished.
+// Makes the plan of a configuration. Returns false if it cannot run, or does not meet the wish.
 static bool try_configuration(dnn handle, dnn_object configuration, struct dnn_wish wish,
                               struct dnn_plan *out) {
     enum { HANDLE = 400, CONFIGURATION_OF = 401, WORKSPACE = 402 };
@@ -338,8 +339,8 @@ static bool try_configuration(dnn handle, dnn_object configuration, struct dnn_w
     return works;
 }
 
-// Those that work of what the heuristics of a mode propose, behind the `plans` that are there; how many there
-// are then.
+// Appends plans for the configurations that the heuristics propose in a mode, up to `most` in all. Returns
+// the number of plans.
 static int try_mode(struct dnn_graph *g, dnn handle, dnn_object graph, int mode, struct dnn_wish wish,
                     int plans, int most, struct dnn_plan *out) {
     enum { MODE = 200, OF, RESULTS };

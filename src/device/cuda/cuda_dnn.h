@@ -1,8 +1,8 @@
-// cuda_dnn.h - cuDNN's graphs: operations on tensors that it runs as one kernel, described once a shape and
-// then kept.
+// cuda_dnn.h - cuDNN's graphs: operations on tensors that cuDNN runs as one kernel, described once per shape
+// and then kept.
 //
-// A graph is described call by call; what fails leaves it failed, and it has no plan then. Numbers are of
-// cuDNN's header.
+// A graph is described call by call. After a failed call it is marked as failed, and has no plan. The numbers
+// are those of cuDNN's header.
 
 #ifndef CUDA_DNN_H
 #define CUDA_DNN_H
@@ -35,11 +35,11 @@ enum dnn_row {
 
 enum dnn_reduce { DNN_SUM = 0, DNN_MAX = 3 };
 
-// Plans that are looked at of a mode of the heuristics: for float32 those by TF32 come first, up to 32 of
-// them.
+// DNN_CONFIGURATIONS: plans of a mode of the heuristics that are examined. For f32, those by TF32 come first,
+// up to 32 of them.
 enum { DNN_TENSORS = 40, DNN_AXES = 5, DNN_CONFIGURATIONS = 64 };
 
-// How a tensor is held: memory that a run gives, an intermediate result, or a number that a run gives.
+// The role of a tensor: memory that a run passes, an intermediate result, or a number that a run passes.
 enum dnn_hold { DNN_MEMORY, DNN_WITHIN, DNN_NUMBER };
 
 struct dnn_tensor {
@@ -57,7 +57,7 @@ struct dnn_graph {
 };
 
 struct dnn_plan {
-    dnn_object plan; // NULL: cuDNN has none
+    dnn_object plan; // NULL: cuDNN has no plan
     size_t workspace;
 };
 
@@ -101,7 +101,7 @@ enum dnn_conv_kind { DNN_CONV_FORWARD, DNN_CONV_OF_INPUT, DNN_CONV_OF_KERNEL };
 void dnn_convolve(struct dnn_graph *g, enum dnn_conv_kind kind, const struct dnn_conv *v, int x, int w,
                   int y);
 
-// What a plan may not do: lose digits, by TF32 or the like; need memory of its own.
+// Restrictions on a plan: it must keep full precision (no TF32 or the like); it must not need a workspace.
 struct dnn_wish {
     bool exact, no_workspace;
 };

@@ -1,4 +1,4 @@
-// cuda_dnn_time.c - which of some plans of cuDNN is the fastest: each is run where it would be.
+// cuda_dnn_time.c - finds the fastest of several plans of cuDNN by running each on the lane that will use it.
 
 #include "device/cuda/cuda_dnn.h"
 
@@ -6,7 +6,7 @@
 
 enum { TIMED_RUNS = 3, FAR_LONGER = 3 };
 
-// What a plan is timed with.
+// The arguments of a run that is timed.
 struct trial {
     const struct kernel_place *place;
     const struct dnn_plan *plan;
@@ -21,15 +21,16 @@ static bool execute(const void *data) {
     return !dnn_execute(t->place, t->plan, t->count, t->tensor, t->memory, t->work);
 }
 
-// Milliseconds of a run, behind one that is not counted unless it says enough: that it takes far longer than
-// `best`.
+// Returns the milliseconds of a run. The first run only warms up, unless it shows that the plan takes far
+// longer than `best`.
 static float time_plan(const struct trial *t, float best) {
     float first = cuda_time(t->place->unit, t->place->lane, 1, execute, t);
     return first > FAR_LONGER * best ? first
                                      : cuda_time(t->place->unit, t->place->lane, TIMED_RUNS, execute, t);
 }
 
-// Memory that there is not makes a plan no slower than it is: it is left out.
+// Returns the milliseconds of a plan, or INFINITY if it fails or there is no memory for its workspace: then
+// the plan is left out.
 static float try_plan(struct trial *t, float best) {
     struct kernel_scratch work = {0};
     bool had_error = zl_error();

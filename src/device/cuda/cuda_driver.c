@@ -8,16 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { // of CUDA's header
+enum { // values from CUDA's header
     MOST_THREADS = 1,
     PROCESSORS = 16,
     MAJOR = 75,
     MINOR = 76,
     SHARED_BY_CHOICE = 97,
-    DYNAMIC_SHARED = 8, // attribute of a function
-    STREAM_ALONE = 1,   // does not wait for the stream that others share
+    DYNAMIC_SHARED = 8, // attribute of a function: bytes of shared memory that a launch may have
+    STREAM_ALONE = 1,   // the stream does not wait for the default stream
     SHARED_COMMON = 48 << 10,
-    POLLED_NS = 30000, // about as long as a thread that blocks takes to wake up
+    POLLED_NS = 30000, // about the time that a blocked thread takes to wake up
 };
 
 static struct cuda_api api;
@@ -25,9 +25,9 @@ static struct cuda_device devices[CUDA_DEVICES];
 static int device_count;
 static char why_none[256] = "the CUDA driver finds no device";
 static struct lock context_lock;
-static unsigned opened_in; // the era
+static unsigned opened_in; // the value of fork_era when the driver was opened
 static cuda_result (*parameter_info)(cuda_function f, size_t i, size_t *at,
-                                     size_t *bytes); // NULL: before CUDA 12.4
+                                     size_t *bytes); // NULL: the driver is older than CUDA 12.4
 
 // Opening ---------------------------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ static void describe(struct cuda_device *d) {
     }
     if (d->major < 9)
         d->unit.group.cluster = 0;
-    if (d->major != 9) // the instructions of four subgroups are those of this one
+    if (d->major != 9) // the instructions of a warpgroup (wgmma) exist on compute capability 9 only
         d->unit.group.joined = 0;
 }
 
@@ -137,7 +137,7 @@ static bool start(struct cuda_device *d) {
     return true;
 }
 
-// A context is current on a thread until somebody sets another: we look at each call.
+// Other code may set another context for a thread, so that each call checks it.
 struct cuda_device *cuda_device(int unit) {
     static _Thread_local int current = -1;
     const char *reason = "fewer were found";
@@ -169,7 +169,7 @@ cuda_result cuda_event_make(cuda_event *out) {
     return api.cuEventCreate(out, CUDA_EVENT_BLOCKS | CUDA_EVENT_WITHOUT_TIME);
 }
 
-// Short programs would feel how long a sleeping thread takes to wake up.
+// Polls for a short time before it blocks: waking up a sleeping thread would slow short programs down.
 bool cuda_event_wait(cuda_event e) {
     cuda_result state = api.cuEventQuery(e);
     int64_t begin = state == CUDA_NOT_READY ? clock_ns() : 0;
@@ -190,7 +190,7 @@ void *cuda_alloc(int unit, size_t bytes) {
 
 void cuda_free(int unit, void *memory) {
     if (memory && cuda_device(unit))
-        api.cuMemFree_v2((uintptr_t)memory); // waits for what uses it
+        api.cuMemFree_v2((uintptr_t)memory); // waits for the work that uses it
 }
 
 // Kernels ---------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ bool cuda_allow_shared(cuda_function f, int64_t bytes) {
            cuda_check(api.cuFuncSetAttribute(f, DYNAMIC_SHARED, (int)bytes), "cuFuncSetAttribute");
 }
 
-// Whether parameter i of a function has so many bytes; 0: there is none.
+// Returns whether parameter i of a function has so many bytes; 0: whether there is no such parameter.
 static bool has_parameter(cuda_function f, size_t i, size_t bytes) {
     size_t at, found;
     return parameter_info(f, i, &at, &found) ? !bytes : found == bytes;

@@ -1,7 +1,8 @@
-// cuda_eigen.c - eigenvalues and vectors of any square matrices, by cuSOLVER, which has them since CUDA 12.6.
+// cuda_eigen.c - eigenvalues and eigenvectors of general square matrices, by cuSOLVER, which has them since
+// CUDA 12.6.
 //
-// Results are complex, so that real matrices are made complex first: two numbers of float64 each if that is
-// what they are, and what was found is rounded to complex64 at the end.
+// Results are complex. Real matrices are converted to complex ones first: to complex128 if they are of f64,
+// and then the results are rounded to complex64.
 
 #include "device/cuda/cuda_solver.h"
 
@@ -13,7 +14,7 @@ bool cuda_eig_can(const struct call *c) {
 
 // Numbers ---------------------------------------------------------------------------------------------------
 
-// The copies of real matrices become complex ones.
+// Converts the copies of real matrices to complex ones.
 static bool widen(struct solving *s) {
     int64_t count = s->batch * s->n * s->n;
     if (s->type == C64)
@@ -26,7 +27,8 @@ static bool widen(struct solving *s) {
     return cuda_pair_up(s->p, dtype, count, from, 0, to);
 }
 
-// Complex numbers by columns to those by rows.
+// Rounds complex128 matrices, which are stored by columns, to an output, which is complex64 and stored by
+// rows.
 static bool round_to(const struct solving *s, int output, void *from, int64_t rows, int64_t cols) {
     const int64_t dim[] = {s->batch, rows, cols, 2}, to_stride[] = {2 * rows * cols, 2 * cols, 2, 1},
                   from_stride[] = {2 * rows * cols, 2, 2 * rows, 1};
@@ -36,7 +38,7 @@ static bool round_to(const struct solving *s, int output, void *from, int64_t ro
 
 // Calls -----------------------------------------------------------------------------------------------------
 
-// Where the values of a matrix go.
+// Returns where the eigenvalues of matrix i are written.
 static char *values_of(const struct solving *s, int64_t i) {
     return s->type == C64 ? solving_output(s, 0, i) : (char *)s->values.memory + i * s->n * s->item;
 }

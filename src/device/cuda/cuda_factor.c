@@ -1,8 +1,8 @@
-// cuda_factor.c - triangular factors and inverses by cuSOLVER.
+// cuda_factor.c - factorisations and inverses of matrices by cuSOLVER: Cholesky, LU, QR.
 //
-// cuSOLVER has columns where we have rows, so it sees the transpose of a matrix that is given as it lies.
-// Factors of symmetric matrices and inverses are made of that, the other triangle named; others of copies by
-// columns.
+// cuSOLVER stores matrices by columns and we store them by rows, so it sees the transpose of a matrix that is
+// passed as it is. Cholesky factors and inverses are computed from that transpose, with the other triangle
+// named; the other factorisations use copies by columns.
 
 #include "device/cuda/cuda_solver.h"
 
@@ -48,9 +48,9 @@ static int factor_lu(const struct solving *s, int64_t i, int64_t *pivot) {
                                           s->host_bytes, solving_info(s, i));
 }
 
-// The inverse of the transpose is that of the inverse: nothing is transposed, but upper triangles, so that
-// cuSOLVER sees an upper one in either case, which is its own factor. (Its function for triangles writes
-// beyond the room that it asks for, as compute-sanitizer saw in CUDA 13.0.)
+// The inverse of the transpose is the transpose of the inverse, so nothing has to be transposed, except upper
+// triangles, which become upper ones for cuSOLVER too and are then their own LU factor. (cuSOLVER's function
+// for triangles writes beyond the workspace that it asks for, as compute-sanitizer showed in CUDA 13.0.)
 enum kernel_taken cuda_inverse(const struct kernel_place *p, const struct call *c) {
     struct solving s;
     int failed = 0;

@@ -1,8 +1,8 @@
 // cuda_fft.c - Fourier transforms by cuFFT.
 //
-// Lines are contiguous, or are brought there and back, so that a line's result does not depend on its
-// neighbours. cuFFT does not scale, and may write over what it makes real numbers of: that it gets as a copy,
-// of which the elements that are real by definition are made so.
+// Lines are contiguous, or copied to be so and back, so that the result of a line does not depend on its
+// neighbours. cuFFT does not scale, and may overwrite the input of a transform to real numbers. That input is
+// therefore a copy, in which the elements that are real by definition are made so.
 
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"
@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-enum { // of cuFFT's header
+enum { // values from cuFFT's header
     COMPLEX_TO_COMPLEX = 0x29,
     REAL_TO_COMPLEX = 0x2a,
     COMPLEX_TO_REAL = 0x2c,
@@ -80,7 +80,7 @@ static void drop(const void *key, size_t bytes, void *value, void *data) {
     memory_free(plan);
 }
 
-// Elements of the input and of the output along the axis.
+// Return the elements of the input, and of the output, along the axis.
 static int64_t in_size(const struct key *k) {
     return k->type == COMPLEX_TO_REAL ? k->n / 2 + 1 : k->n;
 }
@@ -107,7 +107,7 @@ static bool make_plan(const struct key *k, struct plan *plan, cuda_stream s) {
                        (long long)k->batch, failed);
 }
 
-// Under the lock. NULL and an error.
+// Returns the plan of a key, and makes it at its first use; NULL and an error if that fails. Under the lock.
 static struct plan *find_plan(const struct key *k, cuda_stream s) {
     struct plan *plan = map_get(&plans, k, sizeof *k);
     if (plan)
@@ -172,13 +172,14 @@ static bool execute_all(const struct kernel_place *p, const struct key *k, enum 
     return !failed || error_false(ZL_ERROR_DEVICE, "fft: cuFFT failed with code %d", failed);
 }
 
-// Real numbers as complex ones. NULL and an error.
+// Returns real numbers as complex ones, or NULL and an error.
 static void *widen(const struct kernel_place *p, void *x, int64_t count, struct kernel_scratch *wide) {
     void *y = x ? kernel_scratch_open(p, wide, (size_t)count * 8) : NULL;
     return y && cuda_pair_up(p, ZL_FLOAT32, count, x, 0, y) ? y : NULL;
 }
 
-// An array as lines along an axis: (outer, inner, line), of which the memory is (outer, line, inner).
+// An array as lines along an axis: (outer, inner, line), where the memory is in the order (outer, line,
+// inner).
 struct lines {
     int64_t dim[3], stride[3], dense[3];
 };
@@ -201,13 +202,15 @@ static bool transform(const struct kernel_place *p, const struct key *k, enum ff
     return done && (scale == 1 || scale_all(p, to, floats, scale));
 }
 
-// Lines of a plan: at least so many where they are short, zeros behind those there are, so that the
-// algorithm, and with it the last digit, does not depend on how many there are.
+// Returns the number of lines of a plan. There are at least LINES_LEAST if lines are short, filled up with
+// zeros, so that cuFFT's algorithm, and with it the last bits of a result, does not depend on the number of
+// lines.
 static int64_t lines_of_plan(int64_t n, int64_t lines) {
     return n <= SHORT && lines < LINES_LEAST ? LINES_LEAST : lines;
 }
 
-// Memory of so many lines consecutive, with those of `from` in it if that is given. NULL and an error.
+// Returns memory for so many consecutive lines, with those of `from` copied to it if that is given, or NULL
+// and an error.
 static void *room_of(const struct kernel_place *p, zl_dtype dtype, const struct lines *l, int64_t lines,
                      void *from, const int64_t *stride, struct kernel_scratch *s) {
     size_t bytes = (size_t)(lines * l->dim[2]) * zl_dtype_size(dtype);

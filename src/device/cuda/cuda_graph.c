@@ -23,8 +23,8 @@ static bool is_same(const struct cuda_list *a, const struct cuda_list *b, int i)
            !memcmp(data_of(a, i), data_of(b, i), (size_t)x->bytes);
 }
 
-// The same functions in the same order, the same work of libraries, and commands that wait for the same
-// others.
+// Returns whether the list has the same functions in the same order as the variant, the same library work,
+// and the same dependencies.
 static bool is_alike(const struct variant *v, const struct cuda_list *b, const uint64_t *after) {
     const struct cuda_list *a = v->list;
     if (a->count != b->count || memcmp(v->after, after, sizeof *after * (size_t)a->count) != 0)
@@ -70,7 +70,7 @@ static bool must_wait(const struct cuda_list *l, int later, int earlier) {
 // Finds which commands each command must wait for, without those that another of them already waits for
 // (transitive reduction).
 static void find_order(const struct cuda_list *l, uint64_t *after) {
-    uint64_t before[CUDA_LIST]; // all that are over when a command begins
+    uint64_t before[CUDA_LIST]; // all commands that are done when a command begins
     for (int i = 0; i < l->count; i++) {
         after[i] = before[i] = 0;
         uint64_t all = ((uint64_t)1 << i) - 1;
@@ -186,7 +186,7 @@ static int count_changes(const struct cuda_list *a, const struct cuda_list *b, i
     return count;
 }
 
-// The graph that does what the list does, to the last byte; NULL: there is none.
+// Returns the graph that does exactly what the list does, or NULL.
 static struct variant *find_same(struct cuda_graph_of *g, const struct cuda_list *l) {
     for (int i = 0; i < CUDA_VARIANTS; i++) {
         struct variant *v = &g->variant[i];
@@ -201,9 +201,9 @@ static struct variant *find_same(struct cuda_graph_of *g, const struct cuda_list
     return NULL;
 }
 
-// The variant that has least to change; NULL: there is none, or there is room for another. Where two kinds of
-// memory take turns, the one that ran last is what the next run but one will ask for: it stays, unless there
-// is no other.
+// Returns the variant with the fewest commands to change, or NULL if there is none or space for another. If a
+// program alternates between two sets of memory, the variant that ran last will be needed again by the next
+// run but one: it is changed only if there is no other.
 static struct variant *find(struct cuda_graph_of *g, const struct cuda_list *l, const uint64_t *after) {
     struct variant *best = NULL;
     int least = CUDA_LIST + 1;

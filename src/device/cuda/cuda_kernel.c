@@ -1,4 +1,4 @@
-// cuda_kernel.c - the target cuda: tile kernels as CUDA C, compiled by NVRTC or nvcc, for the first GPU.
+// cuda_kernel.c - the target cuda: runs tile kernels as CUDA C, compiled by NVRTC or nvcc, on the first GPU.
 
 #include "device/cuda/cuda.h"
 #include "device/tile_runtime/module_kernel.h"

@@ -15,7 +15,7 @@ static void *open_path(const char *path) {
     return access(path, R_OK) == 0 ? library_open((const char *const[]){path, NULL}) : NULL;
 }
 
-// lib<name>.so.<version>; without one if it is 0.
+// Writes lib<name>.so.<version>, without a version if it is 0.
 static void name_file(char *out, size_t room, const char *name, int version) {
     if (version)
         snprintf(out, room, "lib%s.so.%d", name, version);
@@ -45,8 +45,8 @@ static void *open_matching(const char *pattern) {
     return library;
 }
 
-// Beside the folder of each program in PATH are the packages of the Python that is there, as of an active
-// environment.
+// Opens a library from Python packages: those of the Python to whose installation a folder in PATH belongs,
+// such as an active environment.
 static void *open_packaged(const char *file) {
     void *library = NULL;
     for (const char *path = getenv("PATH"); path && *path && !library;) {

@@ -1,7 +1,7 @@
-// cuda_library.h - NVIDIA's libraries, opened when they are first needed, and the calls that they run.
+// cuda_library.h - NVIDIA's libraries, opened at their first use, and the calls that they run.
 //
-// Nothing of theirs is needed to build: each file declares the few functions and numbers that it uses. Calls
-// go to the unit's stream. A library that is missing takes nothing.
+// Nothing of theirs is needed to build: each file declares the few functions and numbers that it uses. Their
+// work goes to the lane's stream. If a library is missing, its calls run on other kernels.
 
 #ifndef CUDA_LIBRARY_H
 #define CUDA_LIBRARY_H
@@ -10,7 +10,7 @@
 
 // cuda_library.c --------------------------------------------------------------------------------------------
 
-enum { CUDA_VERSIONS = 3 }; // of a library that are tried
+enum { CUDA_VERSIONS = 3 }; // the most versions of a library that are tried
 
 // Opens lib<name>.so, of the first of these versions that is found. Looked for in this order: the folder of
 // ZL_CUDA, and nowhere else if it is set; where the loader looks; folders of toolkits; packages of the
@@ -44,7 +44,7 @@ void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool transposed, z
 // Returns the first element of x, whatever its strides.
 void *cuda_element(const struct kernel_place *p, zl_array x);
 
-// A file of src/kernel/ whose elements are of a dtype.
+// A file of src/kernel/, with the dtype of its elements.
 struct cuda_file {
     char name[12];
     int32_t dtype;
@@ -105,7 +105,7 @@ int cuda_lt_fuse(const struct kernel_place *p, const struct program *program, st
 // Returns how many calls these would be.
 int cuda_lt_count(const struct program *program, struct call *const *call, int index);
 
-enum { CUDA_UNPACKED_LINES = 16 }; // of x, from which on unpacking a quantised matrix pays
+enum { CUDA_UNPACKED_LINES = 16 }; // rows of x from which unpacking a quantised matrix pays
 struct quantized_key { // part of a kernel's key
     int32_t mode, group, bits;
     int32_t scales; // dtype of scales and biases

@@ -1,5 +1,5 @@
-// cuda_lt.c - products of matrices by cuBLASLt: every dtype that it has, batches, matrices as they lie, and
-// what follows them.
+// cuda_lt.c - products of matrices by cuBLASLt: all dtypes that it has, batches, matrices in place, and fused
+// additions.
 //
 // Matrices whose rows or columns are contiguous are read in place; others are copied first. A bias, and the
 // array that addmm adds, are fused into the product where no other call reads the product itself. cuBLASLt's
@@ -14,14 +14,14 @@
 
 enum {
     ALIGNED = 16,
-    LOOPS_MOST = 4096,    // products of a batch that are asked for one by one
-    TURN_EACH = 64,       // multiplications for each byte of a copy from which it pays,
-    TURN_LEAST = 1 << 27, // if there are so many of them
-    FP8_SINCE = 89,       // compute capability
+    LOOPS_MOST = 4096,    // products of a batch that are submitted one by one
+    TURN_EACH = 64,       // least multiplications per byte of a copy for which it pays,
+    TURN_LEAST = 1 << 27, // and in all
+    FP8_SINCE = 89,       // least compute capability
 };
 
-// Few rows are left to the tile kernel, which reads the matrix faster: 4 MB of bf16 in 2.9 us on an H200,
-// cuBLASLt in 4.4 to 12.
+// Products of few rows run on our own kernel, which reads the matrix faster: 4 MB of bf16 take 2.9 us on an
+// H200, and 4.4 to 12 with cuBLASLt.
 bool cuda_lt_can(const struct call *c) {
     zl_dtype dtype = (zl_dtype)c->in[0]->dtype;
     return lt_is_there() && !kernel_matmul_few_fits(c) &&
@@ -30,14 +30,14 @@ bool cuda_lt_can(const struct call *c) {
 
 // Matrices --------------------------------------------------------------------------------------------------
 
-// A matrix of ours as the transpose of one of cuBLASLt's.
+// One of our matrices, which is the transpose of one of cuBLASLt's.
 struct matrix {
     const char *data;
     bool transposed; // columns are contiguous, not rows
     int64_t step;
 };
 
-// False: neither its rows nor its columns are contiguous.
+// Describes a matrix. Returns false if neither its rows nor its columns are contiguous.
 static bool see(struct matrix *m, zl_array x) {
     int64_t rows = x->dim[x->ndim - 2], cols = x->dim[x->ndim - 1];
     int64_t row = array_stride(x)[x->ndim - 2], col = array_stride(x)[x->ndim - 1];
@@ -49,9 +49,9 @@ static bool see(struct matrix *m, zl_array x) {
 }
 
 struct operands {
-    zl_dtype dtype; // of both
+    zl_dtype dtype; // of a and b
     double scale, beta;
-    bool copies; // what is added, also where that is a number for each column
+    bool copies; // whether the added array is copied, even if it is a bias
     const char *bias, *added;
     struct matrix a, b;
     char *y;
@@ -61,7 +61,7 @@ struct operands {
 
 enum lie { AS_IT_LIES, BY_ROWS, BY_COLUMNS };
 
-// An operand as it lies, if that is how it has to, or as a copy of it, perhaps of another dtype.
+// Brings an operand: in place if its layout is as required, or as a copy, perhaps of another dtype.
 static bool bring(const struct kernel_place *p, struct matrix *m, zl_array x, enum lie lie, zl_dtype dtype,
                   struct kernel_scratch *copy) {
     bool lies = see(m, x) && (lie == AS_IT_LIES || m->transposed == (lie == BY_COLUMNS));
@@ -75,7 +75,7 @@ static bool bring(const struct kernel_place *p, struct matrix *m, zl_array x, en
     return m->data;
 }
 
-// By what the products are summed over, if that has to are contiguous.
+// Brings both operands; with by_sums, the axis that is summed over is contiguous in both.
 static bool bring_all(const struct kernel_place *p, struct operands *o, const struct call *c, bool by_sums,
                       zl_dtype dtype) {
     zl_array a = c->in[0], b = c->in[1];
@@ -100,7 +100,7 @@ static bool bring_all(const struct kernel_place *p, struct operands *o, const st
     return true;
 }
 
-// Numbers consecutive, one for each column.
+// Returns whether an array is a bias: one number per column, contiguous.
 static bool is_bias(zl_array x, int64_t n, zl_dtype dtype) {
     return x && !array_is(x, ARRAY_INLINE) && x->size == n && x->ndim > 0 && x->dim[x->ndim - 1] == n &&
            (n == 1 || array_stride(x)[x->ndim - 1] == 1) && x->dtype == dtype;
@@ -110,8 +110,9 @@ static bool is_aligned(const void *memory) {
     return (uintptr_t)memory % ALIGNED == 0;
 }
 
-// What the product is added to: a matrix that lies as the result does, a number for each column, or a copy.
-// That one is not where the result goes: cuBLASLt would round the product before it adds it to what is there.
+// Brings the array that is added to the product: in place if it has the layout of the result, as a bias, or
+// as a copy. The copy is not made in the result's memory, because cuBLASLt would round the product before it
+// adds the values there.
 static bool bring_added(const struct kernel_place *p, struct operands *o, const struct call *c) {
     zl_array x = c->in[2], y = call_first(c);
     o->beta = op_arg_double(call_args(c)[ADDMM_BETA]);
@@ -139,7 +140,7 @@ static void close_copies(const struct kernel_place *p, struct operands *o) {
 
 // Multiplying -----------------------------------------------------------------------------------------------
 
-// What the addresses of all products of a batch are multiples of.
+// Returns the alignment in bytes, up to ALIGNED, of the operands of all products of a batch.
 static uint32_t alignment_of(const struct operands *o, int64_t item, int64_t each) {
     uintptr_t all =
         (uintptr_t)o->a.data | (uintptr_t)o->b.data | (uintptr_t)o->added | (uintptr_t)o->y | ALIGNED;
@@ -148,7 +149,7 @@ static uint32_t alignment_of(const struct operands *o, int64_t item, int64_t eac
     return (uint32_t)(all & (~all + 1));
 }
 
-// Where product number i of those axes of a batch that are not its last is.
+// Sets *a and *b to the operands of product i, counted along the axes of the batch except the last.
 static void advance(const struct operands *o, int64_t i, const char **a, const char **b, int64_t item) {
     *a = o->a.data;
     *b = o->b.data;
@@ -181,7 +182,7 @@ static struct lt_key key_of(const struct operands *o, const struct call *c) {
     return k;
 }
 
-// Under the unit's lock.
+// Runs all products of a batch. Under the unit's lock.
 static enum kernel_taken multiply_all(const struct kernel_place *p, const struct operands *o,
                                       const struct call *c) {
     struct lt_key k = key_of(o, c);
@@ -223,15 +224,15 @@ static enum kernel_taken try_product(const struct kernel_place *p, const struct 
     return try_adding(p, c, by_sums, dtype, false);
 }
 
-// Of some sizes it has no product with a number for each column, or rounds it before it adds the number.
+// For some sizes, cuBLASLt has no product with a bias, or rounds the product before it adds the bias.
 static enum kernel_taken multiply_added(const struct kernel_place *p, const struct call *c) {
     zl_dtype dtype = (zl_dtype)c->in[0]->dtype;
     enum kernel_taken taken = try_adding(p, c, false, dtype, false);
     return taken == KERNEL_NOT_TAKEN ? try_adding(p, c, false, dtype, true) : taken;
 }
 
-// Whether products of bytes are faster with copies of what does not are contiguous along what they are summed
-// over: the fast kernels have only rows times columns, in whole packs.
+// Returns whether products of int8 are faster with copies whose rows and columns are contiguous along the
+// axis that is summed over: the fast kernels support only that, in whole packs.
 static bool turning_pays(const struct call *c) {
     zl_array a = c->in[0], b = c->in[1];
     struct matrix m;
@@ -241,7 +242,7 @@ static bool turning_pays(const struct call *c) {
     return inner % ALIGNED == 0 && products >= TURN_LEAST && products >= (double)copied * TURN_EACH;
 }
 
-// Only rows times columns, in whole packs, of which the result consists too.
+// Returns whether the GPU has the product in fp8: rows times columns, in whole packs, also of the result.
 static bool has_fp8(const struct kernel_place *p, const struct call *c) {
     struct cuda_device *d = cuda_device(p->unit);
     int last = c->in[0]->ndim - 1;
@@ -255,7 +256,8 @@ static enum kernel_taken multiply_fp8(const struct kernel_place *p, const struct
     return taken == KERNEL_NOT_TAKEN ? try_product(p, c, false, wide) : taken;
 }
 
-// Of int8 some GPUs have only products of rows with columns, and others of some sizes.
+// For int8, some GPUs only have products of contiguous rows with contiguous columns, and others only for some
+// sizes.
 static enum kernel_taken multiply_int8(const struct kernel_place *p, const struct call *c) {
     bool by_sums = turning_pays(c);
     enum kernel_taken taken = try_product(p, c, by_sums, ZL_INT8);
@@ -277,15 +279,16 @@ struct fused {
     zl_array bias;
 };
 
-// The operand of a sum that is not what the group's first call computed; NULL: neither, or both, are.
+// Returns the operand of a sum that is not computed by the group's first call, or NULL if neither or both
+// are.
 static zl_array other_of(const struct fuse_group *g, int index) {
     const struct call *c = g->call[index];
     bool first = fuse_source(g, index, 0) == g->begin, second = fuse_source(g, index, 1) == g->begin;
     return first != second ? c->in[first ? 1 : 0] : NULL;
 }
 
-// The next call that is no view of the product, behind rows for what comes before it; -1: there is none, or
-// it is no sum.
+// Returns the next call that is not a view of the product, or -1 if there is none or it is not a sum. Sets
+// the rows of the calls before it.
 static int next_sum(struct fuse_group *g) {
     int at = g->begin + 1, end = MIN_OF(g->steps->count, g->begin + FUSE_CALLS);
     g->row[0].kind = ROW_PRODUCT;
@@ -295,7 +298,8 @@ static int next_sum(struct fuse_group *g) {
     return is_sum ? at : -1;
 }
 
-// Rounded once where calls of their own round twice: of 16-bit floats only what a compiled function asks for.
+// Returns whether the fused result may be rounded once, where two calls would round twice: f16 and bf16 only
+// in compiled functions.
 static bool may_round(const struct call *product, const struct call *sum) {
     zl_dtype dtype = (zl_dtype)product->in[0]->dtype;
     bool is_half = dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
@@ -308,7 +312,7 @@ static bool lies_alike(zl_array product, zl_array sum) {
            shape_is_row_major(sum->ndim, sum->dim, array_stride(sum));
 }
 
-// How many calls they are; 0: there is nothing to be one.
+// Returns how many calls are fused, 0 if none.
 static int find_fused(struct fused *f) {
     struct fuse_group *g = &f->g.f;
     const struct call *c = g->call[g->begin];
@@ -344,7 +348,7 @@ static bool run_fused(struct fuse_group *g) {
     return done;
 }
 
-// Whether cuBLASLt has an algorithm: results begin where memory does.
+// Returns whether cuBLASLt has an algorithm, for a result at the beginning of memory.
 static bool has_algorithm(const struct kernel_place *p, const struct fused *f) {
     struct operands o = {0};
     bool found = false;

@@ -1,4 +1,4 @@
-// cuda_lt.h - products of matrices by cuBLASLt: what it chose for a shape, and one product by that.
+// cuda_lt.h - products of matrices by cuBLASLt: its algorithms for a shape, and the enqueuing of a product.
 
 #ifndef CUDA_LT_H
 #define CUDA_LT_H
@@ -6,21 +6,21 @@
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"
 
-// Whether a number is added to each column, and if so, whether it has to be before a 16-bit float is rounded.
+// Whether a bias is added, and if so, whether before the product is rounded to f16 or bf16.
 enum { LT_NOTHING, LT_BIAS, LT_BIAS_ROUNDED_ONCE };
 
-// What a choice depends on: hashed as it lies, so without gaps.
+// The key of a product. It is hashed as bytes, so it has no padding.
 struct lt_key {
     int64_t m, n, k, a_step, b_step, a_batch, b_batch, batch;
-    int16_t dtype, out;     // of the factors, uint8 is fp8; of the result
-    int32_t aligned;        // what all addresses are multiples of
-    int32_t transposed, then;   // transposed: 1 a, 2 b: columns are contiguous
+    int16_t dtype, out;     // of the factors, where uint8 stands for fp8; of the result
+    int32_t aligned;        // bytes that all addresses are multiples of
+    int32_t transposed, then;   // bits: 1 for a, 2 for b: columns are contiguous
 };
 
 struct lt_product;
 
-// Memory of one product, what it is multiplied by, and beta times what it is added to, which lies as y does
-// elsewhere; bias and added may be NULL.
+// The memory of one product, its factor, and beta, the factor of `added`, which has the layout of y; bias and
+// added may be NULL.
 struct lt_memory {
     const char *a, *b, *bias, *added;
     char *y;

@@ -1,9 +1,9 @@
-// cuda_lt_choice.c - cuBLASLt opened at run time: its descriptions of products, its choices for each, and
-// which is the fastest.
+// cuda_lt_choice.c - opens cuBLASLt at run time, describes products to it, and chooses the fastest of its
+// algorithms for each.
 //
-// cuBLASLt has columns where we have rows: it is given the transposes, in the other order. What it chose for
-// a shape is kept. A product that comes again is timed by each of the best choices, once: the guess is often
-// a tenth slower.
+// cuBLASLt stores matrices by columns and we store them by rows, so it gets the transposes, in reverse order.
+// The algorithms that it proposes for a shape are kept. When a product is used for the third time, each of
+// them is timed once: cuBLASLt's first guess is often a tenth slower than the best.
 
 #include "device/cuda/cuda_lt.h"
 #include "device/cuda/cuda_queue.h"
@@ -14,7 +14,7 @@
 typedef struct lt_ *lt;
 typedef struct lt_object_ *lt_object; // a layout, an operation, a preference
 
-enum { // of NVIDIA's headers
+enum { // values from NVIDIA's headers
     F32 = 0,
     F64 = 1,
     F16 = 2,
@@ -36,10 +36,10 @@ enum { // of NVIDIA's headers
     THEN_NOTHING = 1,
     THEN_BIAS = 4,
     PREFERENCE_WORKSPACE = 1,
-    PREFERENCE_PARTS = 3, // how parts of sums may be held until they are added, in bits
+    PREFERENCE_PARTS = 3, // bits: the dtypes in which partial sums may be stored
     PARTS_AS_COMPUTED = 2,
     PARTS_AS_RESULTS = 5,
-    PREFERENCE_ALIGNMENT = 5, // of a, then b, c, d
+    PREFERENCE_ALIGNMENT = 5, // of a; then of b, c, d
     ALGORITHM_PARTS = 2,
     AS_IT_IS = 0,
     TRANSPOSED = 1,
@@ -82,11 +82,11 @@ static struct {
 
 enum {
     CHOICES = 8,
-    TIMED_AT = 3,          // use of a product at which its choices are timed
-    TIMED_LEAST = 1 << 28, // operations of a product that is worth it
+    TIMED_AT = 3,          // the use of a product at which its algorithms are timed
+    TIMED_LEAST = 1 << 28, // least operations of a product for which timing pays
     TIMED_ROUNDS = 2,
     TIMED_RUNS = 2,
-    WORKSPACE = 64 << 20, // bytes, of each lane
+    WORKSPACE = 64 << 20, // bytes per lane
 };
 
 struct lt_product {
@@ -97,8 +97,8 @@ struct lt_product {
 
 static bool is_there;
 static struct unit {
-    struct lock lock; // guards all of it
-    struct lock bias; // held while an operation has that of one product
+    struct lock lock; // guards all of the unit
+    struct lock bias; // held while an operation has the bias of one product
     struct lane {
         lt handle;
         void *workspace;
@@ -118,15 +118,17 @@ static void find(void) {
     is_there = library && library_bind(library, symbols, COUNT(symbols), &missing);
 }
 
-// Its algorithms depend on the number of rows, and one row is multiplied by others than two, also where the
-// same one is asked for.
+// Returns whether cuBLASLt may be used. Its algorithms depend on the number of rows, and a single row is
+// multiplied by another kernel than two, even with the same algorithm. So it is not used with
+// ZL_BATCH_INVARIANT.
 bool lt_is_there(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find);
     return is_there && !device_batch_invariant();
 }
 
-// Under the unit's lock.
+// Opens a lane's handle at its first use. Returns false, without an error, if that fails. Under the unit's
+// lock.
 static bool open_lane(int unit, struct lane *l) {
     if (LIKELY(l->handle || l->failed))
         return l->handle;
@@ -135,7 +137,7 @@ static bool open_lane(int unit, struct lane *l) {
     if (l->failed) {
         l->handle = NULL;
         if (!had_error)
-            zl_clear_error(); // our own kernels need neither
+            zl_clear_error(); // our own kernels need neither handle nor workspace
     }
     return l->handle;
 }
@@ -155,7 +157,7 @@ static int type_of(zl_dtype dtype) {
     }
 }
 
-// What products of a dtype are computed in, and what they are multiplied by.
+// The type that products of a dtype are computed in, and the type of the scale.
 struct sums {
     int computes_in, scale;
 };
@@ -212,7 +214,7 @@ static bool describe(struct lt_product *r, const struct lt_key *k) {
            !api.cublasLtMatmulDescSetAttribute(r->operation, OPERATION_THEN, &then, sizeof then);
 }
 
-// Parts of sums are not rounded to 16-bit floats.
+// Asks cuBLASLt for algorithms. Partial sums must not be rounded to f16 or bf16.
 static bool ask(const struct lane *l, struct lt_product *r, const struct lt_key *k) {
     lt_object preference = NULL;
     size_t most = WORKSPACE;
@@ -233,7 +235,7 @@ static bool ask(const struct lane *l, struct lt_product *r, const struct lt_key 
     return found && r->choices > 0 && !r->choice[0].failed;
 }
 
-// Whether the sums are of parts that are added in the end.
+// Returns whether an algorithm adds up partial sums (split-k).
 static bool has_parts(const struct choice *c) {
     int32_t parts = 1;
     size_t bytes;
@@ -242,8 +244,8 @@ static bool has_parts(const struct choice *c) {
            parts > 1;
 }
 
-// Some algorithms round the sum of the parts to a 16-bit float, and then what is added. If the best guess has
-// parts there is none: what is added goes as a matrix then.
+// Drops algorithms with partial sums: some round the sum of the parts to f16 or bf16 before they add the
+// bias. If the first guess has parts, none is kept, and the bias is passed as a matrix instead.
 static void leave_out_parts(struct lt_product *r) {
     int kept = 0;
     for (int i = 0; i < r->choices && (i == 0 || kept); i++)
@@ -283,7 +285,7 @@ void lt_give(int unit) {
 
 // Multiplying -----------------------------------------------------------------------------------------------
 
-// A product as the queue has it: without gaps.
+// A product in the form that the queue stores, without padding.
 struct asked {
     struct unit *u;
     const struct lane *l;
@@ -297,7 +299,7 @@ static int multiply(const struct asked *w, cuda_stream s) {
     const struct lt_product *r = w->r;
     const struct lt_memory *m = &w->m;
     const struct choice *choice = &r->choice[w->choice];
-    const float beta = (float)m->beta; // only 16-bit floats have something added
+    const float beta = (float)m->beta; // only f16 and bf16 products add a matrix
     const double as_double = m->scale;
     const int32_t as_int = (int32_t)m->scale;
     const float as_float[] = {(float)m->scale, 0};
@@ -337,7 +339,7 @@ static bool try_choice(const void *data) {
     return !multiply(&t->asked, t->stream);
 }
 
-// Each choice is run once before it is timed.
+// Returns the fastest algorithm. Each is run once before it is timed.
 static int fastest(int unit, int lane, const struct asked *w, cuda_stream s) {
     struct trial t = {*w, s};
     int best = w->choice;
@@ -356,7 +358,7 @@ static int fastest(int unit, int lane, const struct asked *w, cuda_stream s) {
     return best;
 }
 
-// Matrices of a batch, whose lines begin `step` elements after each other.
+// Returns the memory of a batch of matrices, whose lines begin `step` elements apart.
 static struct cuda_range range_of(const char *data, int64_t lines, int64_t length, int64_t step,
                                   int64_t batches, int64_t batch, int64_t item) {
     int64_t elements = (lines - 1) * step + length, others = (batches - 1) * batch;
@@ -367,7 +369,7 @@ static struct cuda_range range_of(const char *data, int64_t lines, int64_t lengt
 
 enum { RANGES = 6 };
 
-// All that a product touches; how many they are.
+// Lists the memory that a product accesses. Returns the number of ranges.
 static int list_ranges(const struct asked *w, const struct lt_key *k, struct cuda_range *range) {
     const struct lt_memory *m = &w->m;
     int64_t item = (int64_t)zl_dtype_size((zl_dtype)k->dtype), out = (int64_t)zl_dtype_size((zl_dtype)k->out);

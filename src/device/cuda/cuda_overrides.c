@@ -1,4 +1,4 @@
-// cuda_overrides.c - the table of overrides: which of them runs a call, and what each is.
+// cuda_overrides.c - the table of overrides: decides which of them runs a call, and describes each.
 
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"
@@ -11,14 +11,14 @@
 
 enum kind { LIBRARY, RECORDED, KERNEL, ALONE };
 
-enum { // which override is which
+enum { // indices of overrides
 #define CUDA_OVERRIDE(name, ...) OF_##name,
 #define CUDA_OP(...)
 #define CUDA_PROGRAM_OP(...)
 #define CUDA_COLLECTIVES(...)
 #include "device/cuda/cuda_overrides.def"
     OVERRIDES,
-    OF_PROGRAMS = OVERRIDES, // which are none: there is no other way to run these calls
+    OF_PROGRAMS = OVERRIDES, // calls with no other implementation are no overrides
     OF_GROUPS
 };
 
@@ -80,7 +80,8 @@ bool cuda_takes(int unit, const struct call *c) {
     return false;
 }
 
-// What is neither recorded nor launched as our own kernels are waits for what was.
+// Runs a call. Overrides that neither record their work nor launch it like our kernels submit it themselves,
+// so the recorded work is submitted first.
 static enum kernel_taken take(const struct row *r, const struct kernel_place *p, const struct call *c) {
     enum kind kind = overrides[r->override].kind;
     if (kind == RECORDED || kind == KERNEL)
@@ -91,7 +92,7 @@ static enum kernel_taken take(const struct row *r, const struct kernel_place *p,
     return taken;
 }
 
-// The same, of which a profile has a record; a call that was written down has its own.
+// Does the same, with a record in the profile, except for recorded calls, which have their own.
 static enum kernel_taken take_recorded(const struct row *r, const struct kernel_place *p,
                                        const struct call *c) {
     struct profile_record record;
@@ -123,7 +124,7 @@ enum kernel_taken cuda_take(const struct kernel_place *p, const struct call *c) 
 // The list --------------------------------------------------------------------------------------------------
 
 static struct text ops[OVERRIDES];
-static bool has_tiles[OVERRIDES]; // for each of its ops
+static bool has_tiles[OVERRIDES]; // whether all its ops have tile kernels
 
 static void list_ops(void) {
     for (int i = 0; i < OVERRIDES; i++)

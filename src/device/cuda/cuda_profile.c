@@ -1,9 +1,9 @@
-// cuda_profile.c - finds out when the kernels of a profile ran, by CUPTI.
+// cuda_profile.c - finds out with CUPTI when the kernels of a profile ran.
 //
 // CUPTI is NVIDIA's library for profilers. It sees kernels inside graphs too, and does not keep kernels from
-// overlapping. While this thread submits work, it sets a number that CUPTI links to the kernels of that work;
-// the number of a list is the id of its first launch. The kernels of a list are told apart by their names,
-// which are those of tile kernels, and by their order.
+// overlapping. While a thread submits work, it sets a number that CUPTI links to the kernels of that work;
+// for a list of commands, that number is the id of its first launch. The kernels of a list are told apart by
+// their names, which are those of tile kernels, and by their order.
 
 #include "device/cuda/cuda_library.h"
 #include "device/cuda/cuda_queue.h"
@@ -12,17 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { // of CUPTI's header
+enum { // values from CUPTI's header
     DRIVER_CALLS = 4,
     RUNTIME_CALLS = 5,
     KERNELS = 10,
     LINKS = 39,
-    OUR_KIND = 3, // of links
+    OUR_KIND = 3, // of links between kernels and numbers
     FORCED = 1,
     BUFFER = 1 << 20,
 };
 
-// The part of its records that all versions have had since CUDA 9.
+// The part of CUPTI's records that all versions since CUDA 9 have in common.
 struct kernel_activity {
     uint32_t kind, unused[3];
     uint64_t begin, end, unused_end;
@@ -43,7 +43,7 @@ struct link_activity {
 typedef void buffer_wanted(uint8_t **buffer, size_t *bytes, size_t *most);
 typedef void buffer_full(void *context, uint32_t stream, uint8_t *buffer, size_t bytes, size_t valid);
 
-// name in the library, parameters; all give 0 if they did it
+// name in the library, parameters; all return 0 for success
 #define CUPTI_FUNCTIONS(F)                                                          \
     F(cuptiActivityRegisterCallbacks, (buffer_wanted * wanted, buffer_full * full)) \
     F(cuptiActivityEnable, (int kind))                                              \
@@ -61,10 +61,10 @@ static struct {
 } api;
 
 // ran: a kernel that ran. link: the correlation number by which CUPTI links kernels to a list. given: a
-// launch of a list.
+// launch that a list submitted.
 struct ran {
     uint64_t begin, end;
-    uint32_t correlation, list; // list: the number, once it is known
+    uint32_t correlation, list; // list: its number, once it is known
     const char *name;
 };
 struct link {
@@ -72,19 +72,19 @@ struct link {
 };
 struct given {
     uint32_t list;
-    int at; // in the list
+    int at; // position in the list
     bool is_used;
     struct profile_work work;
 };
 
-// Held while CUPTI is opened and set up. It may bring buffers meanwhile, so that the other lock is free then.
+// Held while CUPTI is opened and set up. CUPTI may deliver buffers meanwhile, so `lock` has to be free then.
 static struct lock starting;
 static bool was_tried, is_there;
 
-static atomic_uint profile; // of which activities are on; 0: none
-static atomic_uint evented; // the last that was timed by events instead
-static struct lock lock;    // guards all that follows
-static size_t room;         // bytes that are left for the lists below
+static atomic_uint profile; // the profile whose kernels are traced; 0: none
+static atomic_uint evented; // the last profile that was timed by events instead
+static struct lock lock;    // guards everything below
+static size_t room;         // bytes that the lists below may still use
 static struct {
     int count, cap;
     struct ran *item;
@@ -107,12 +107,12 @@ static const int kinds[] = {LINKS, DRIVER_CALLS, RUNTIME_CALLS, KERNELS};
 // What CUPTI brings -----------------------------------------------------------------------------------------
 
 static void want_buffer(uint8_t **buffer, size_t *bytes, size_t *most) {
-    *buffer = malloc(BUFFER); // of at least 8 bytes' alignment; CUPTI does without one where it is NULL
+    *buffer = malloc(BUFFER); // aligned to 8 bytes at least; CUPTI drops records if it is NULL
     *bytes = *buffer ? BUFFER : 0;
     *most = 0;
 }
 
-// Room for one more of a list. False: it is counted as dropped. Under the lock.
+// Returns whether a list can take one more item. If not, the item is counted as dropped. Under the lock.
 static bool has_room(void *items, int *cap, int count, size_t size) {
     if (LIKELY(count < *cap && room >= size)) {
         room -= size;
@@ -163,7 +163,7 @@ static bool open_library(void) {
            !api.cuptiActivityRegisterCallbacks(want_buffer, take_buffer);
 }
 
-// The nearest pair of readings of three.
+// Reads both clocks three times and keeps the closest pair.
 static void read_clocks(int64_t *host, uint64_t *device) {
     int64_t best = INT64_MAX;
     for (int i = 0; i < 3; i++) {
@@ -204,7 +204,7 @@ static void begin(unsigned now) {
     if (!was_tried) {
         is_there = open_library();
         was_tried = true;
-        profile_at_exit(NULL); // before the driver is shut down
+        profile_at_exit(NULL); // so that profiles end before the driver is shut down
     }
     if (!is_there || !enable()) {
         profile_say(is_there ? busy : none);
@@ -219,7 +219,7 @@ static void begin(unsigned now) {
 }
 
 static void begin_once(void) {
-    static unsigned tried; // the last profile that was begun, or could not be
+    static unsigned tried; // the last profile that was begun, or could not be begun
     unsigned now = atomic_load(&profile_now);
     lock_take(&starting);
     if (now && now != tried)
@@ -246,7 +246,7 @@ bool cuda_profile_uses_events(void) {
     return now && atomic_load(&evented) == now;
 }
 
-// Keeps the commands, and returns the number that stands for them; 0: there is none.
+// Keeps the commands of a list. Returns the list's number, or 0 if none of them is profiled.
 static uint32_t keep_list(int count, const struct cuda_command *command) {
     uint32_t list = 0;
     lock_take(&lock);
@@ -301,7 +301,7 @@ static int compare_given(const void *a, const void *b) {
     return x->list != y->list ? compare(x->list, y->list) : compare((uint64_t)x->at, (uint64_t)y->at);
 }
 
-// Nothing is sorted where there is nothing, and then no memory either.
+// Sorts a list. An empty one has no memory, which qsort must not be given.
 static void sort(void *item, int count, size_t size, int (*compare_items)(const void *a, const void *b)) {
     if (count)
         qsort(item, (size_t)count, size, compare_items);
@@ -398,7 +398,7 @@ void cuda_profile_end(void) {
     cuda_events_end();
     bool is_on = atomic_load(&profile) != 0;
     if (is_on) {
-        api.cuptiActivityFlushAll(FORCED); // which calls take_buffer
+        api.cuptiActivityFlushAll(FORCED); // calls take_buffer for the rest
         disable(COUNT(kinds));
     }
     lock_take(&lock);

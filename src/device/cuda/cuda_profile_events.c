@@ -1,24 +1,23 @@
-// cuda_profile_events.c - when launches of a profile ran, by an event before and one behind each: where there
-// is no CUPTI.
+// cuda_profile_events.c - times the launches of a profile by an event before and one after each, if there is
+// no CUPTI.
 //
-// Events can be between launches only where these are given one by one: no graphs then. Each event costs the
-// GPU about a microsecond.
+// Launches are then submitted one by one, without graphs, so that events can be recorded between them. Each
+// event costs the GPU about a microsecond.
 
 #include "device/cuda/cuda_queue.h"
 
-enum {
-    TIMED = 64
-}; // launches of a lane whose times are still to be read; with more, the host waits for the oldest
+// The most launches of a lane whose times are not read yet; with more, the host waits for the oldest.
+enum { TIMED = 64 };
 
 static struct timed_lane {
     struct lock lock;
-    unsigned profile; // for which base was recorded
+    unsigned profile; // the profile for which `base` was recorded
     cuda_event base;
-    int64_t base_ns; // when that was
+    int64_t base_ns; // the host's time of `base`
     struct timed {
         cuda_event begin, end;
         uint32_t id;
-        bool is_open; // end was not recorded yet
+        bool is_open; // `end` is not recorded yet
     } timed[TIMED];   // a ring
     int first, count;
 } lanes[CUDA_DEVICES][CUDA_LANES];
@@ -27,7 +26,7 @@ static bool has_event(cuda_event *e) {
     return *e || !cuda_api()->cuEventCreate(e, 0);
 }
 
-// Under the lock, as those below.
+// Records `base` for the current profile. Under the lock, like the functions below.
 static bool record_base(struct timed_lane *l, cuda_stream s) {
     const struct cuda_api *api = cuda_api();
     unsigned now = atomic_load(&profile_now);
@@ -56,8 +55,8 @@ static void report_first(struct timed_lane *l) {
         NULL);
 }
 
-// What is open in front of all others, a call of a library that launches our kernels, keeps them from being
-// timed once there is no room.
+// Makes room for one more launch. If the oldest one is still open, as a library's call that launches our
+// kernels is, the new launch is not timed.
 static bool make_room(struct timed_lane *l) {
     if (l->count == TIMED && !l->timed[l->first].is_open)
         report_first(l);

@@ -1,4 +1,5 @@
-// cuda_quantized.c - many lines times a quantised matrix: it is unpacked, and cuBLASLt multiplies.
+// cuda_quantized.c - products of many rows with a quantised matrix: the matrix is unpacked, and cuBLASLt
+// multiplies.
 
 #include "device/cuda/cuda_lt.h"
 #include "device/kernels/kernels_quantized.h"

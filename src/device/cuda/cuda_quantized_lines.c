@@ -1,7 +1,7 @@
 // cuda_quantized_lines.c - products of a few rows of f16 or bf16 with a 4-bit quantised matrix, by matrix
 // instructions (quantized_lines.cu).
 //
-// With few rows the time goes into reading codes, so the kernel multiplies as it reads them.
+// With few rows, most of the time is spent reading codes, so the kernel multiplies them as it reads them.
 
 #include "device/cuda/cuda_library.h"
 #include "device/kernels/kernels_quantized.h"
@@ -12,7 +12,7 @@ static const char override[] = "quantized_lines";
 
 struct recipe {
     struct quantized_key key;
-    int32_t dtype, gathered, single; // single: one line
+    int32_t dtype, gathered, single; // single: x has one row
 };
 
 bool cuda_quantized_lines_can(const struct call *c) {
@@ -26,7 +26,8 @@ bool cuda_quantized_lines_can(const struct call *c) {
            !device_batch_invariant();
 }
 
-// One line is read in pairs of groups, which are counted in 32 bits.
+// Returns whether the kernel for a single row of x applies. It reads pairs of groups, which it counts in 32
+// bits.
 static bool is_single(const struct quantized_sizes *s) {
     return s->m == 1 && s->row_groups % 2 == 0 && s->scales % 2 == 0 && s->biases % 2 == 0 &&
            s->rows * s->row_groups <= INT32_MAX;
@@ -35,7 +36,7 @@ static bool is_single(const struct quantized_sizes *s) {
 // The last parameter of the kernel.
 struct axes {
     struct quantized_sizes of;
-    int64_t blocks, chunks; // groups of threads for rows, and for lines
+    int64_t blocks, chunks; // workgroups for rows of the matrix, and for rows of x
 };
 
 static void define(struct text *out, const void *data) {

@@ -1,8 +1,8 @@
 // cuda_queue.c - the work enqueued on a lane of a GPU, in order: submitted to the driver at once, or recorded
 // and submitted as CUDA graphs.
 //
-// Memory is reused as soon as the host has released it, so nothing may overtake recorded work. Whoever
-// enqueues from another thread, or in another way, first submits what is recorded.
+// Memory is reused as soon as the host has released it, so no later work may overtake recorded work. A thread
+// that enqueues work on the lane in any other way first submits the recorded commands.
 
 #include "device/cuda/cuda_queue.h"
 
@@ -10,35 +10,35 @@
 #include <string.h>
 
 enum {
-    WARM = 3,     // runs of a program before it is written down
-    PIECES = 64,  // lists of a run that may become graphs
-    STEADY = 256, // works of libraries in a run that are looked at
+    WARM = 3,     // runs of a program before its commands are recorded
+    PIECES = 64,  // lists of commands of a run that may become graphs
+    STEADY = 256, // library calls of a run for which `fresh` is counted
     CHANGES = 8,
 };
 
 // What is known of a program that runs repeatedly, and its graphs.
 struct hot {
     int runs;
-    uint8_t
-        fresh[STEADY]; // how often a work of a library was a new one; from CHANGES on it is given by itself
+    uint8_t fresh[STEADY]; // how often a library call had new arguments; from CHANGES on it is submitted by
+                           // itself
     struct cuda_graph_of piece[PIECES];
 };
 
 static struct queue {
     struct lock lock;
-    const void *owner; // thread whose program is written down; NULL: none is
-    bool pauses;       // it is not, for a while
-    struct hot *hot;   // of that program
+    const void *owner; // the thread whose program is recorded, or NULL
+    bool pauses;       // recording is suspended
+    struct hot *hot;   // of the recorded program
     int pieces, works; // of this run so far
-    int first_work;    // of the list
-    cuda_stream spare; // for what is recorded, not run
+    int first_work;    // number of the list's first library call
+    cuda_stream spare; // a stream for capturing library calls
     struct map hots;   // program -> struct hot
     struct cuda_repeat *repeats;
     char failure[256];
-    struct cuda_list *list; // asked for and not given yet; NULL: nothing was ever written down
+    struct cuda_list *list; // commands that are not submitted yet; NULL: nothing was recorded so far
 } queues[CUDA_DEVICES][CUDA_LANES];
 
-static _Thread_local char self; // its address is the thread
+static _Thread_local char self; // its address identifies the thread
 
 static int place_of(const struct queue *q) {
     return (int)(((const char *)q - (const char *)queues) / (ptrdiff_t)sizeof *q);
@@ -145,7 +145,7 @@ bool cuda_queue_good(int unit, int lane) {
 
 // Writing down ----------------------------------------------------------------------------------------------
 
-// Adds a command to the list, with room for its data and ranges. NULL if the list is full.
+// Adds a command to the list, and reserves space for its data and ranges. Returns NULL if the list is full.
 static struct cuda_command *add(struct cuda_list *l, const struct cuda_command *like) {
     if (l->count == CUDA_LIST || l->bytes + like->bytes + 16 > CUDA_LIST_BYTES ||
         l->ranges + like->ranges > CUDA_RANGES)
@@ -166,8 +166,8 @@ static size_t room_of(int arguments, const struct kernel_argument *argument) {
     return bytes;
 }
 
-// Copies a value to where `room` bytes are its own; what is behind it is zero. Nearly all have one of two
-// sizes, of which a copy is no call.
+// Copies a value to its `room` bytes, and sets the rest to zero. Nearly all values have one of two sizes, for
+// which the copy is inlined.
 static void put_value(char *to, size_t room, const void *value, size_t bytes) {
     if (bytes == 8) {
         memcpy(to, value, 8);
@@ -184,7 +184,7 @@ static void put_arguments(char *data, int arguments, const struct kernel_argumen
     size_t at = (sizeof(uint16_t) * (size_t)arguments + 7) & ~(size_t)7;
     uint16_t *place = (uint16_t *)(void *)data;
     if (at)
-        memset(data + at - 8, 0, 8); // what is between is compared too
+        memset(data + at - 8, 0, 8); // padding is compared too
     for (int i = 0; i < arguments; i++) {
         size_t room = (argument[i].bytes + 7) & ~(size_t)7;
         place[i] = (uint16_t)at;
@@ -326,7 +326,7 @@ static void begin(struct queue *q, const struct program *p) {
     bool had_error = zl_error();
     struct hot *hot = find_hot(q, p);
     if (!hot && !had_error)
-        zl_clear_error(); // it runs as it is
+        zl_clear_error(); // the program runs without recording
     if (!hot || hot->runs++ < WARM)
         return;
     if ((!q->list && !(q->list = memory_zero(sizeof *q->list + CUDA_LIST_BYTES))) || !has_spare(q))

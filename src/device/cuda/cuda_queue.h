@@ -1,8 +1,8 @@
-// cuda_queue.h - the order of a GPU's work: launches and calls of libraries, at once or as graphs.
+// cuda_queue.h - the order of a GPU's work: launches and library calls, enqueued at once or as graphs.
 //
-// All that is asked of a lane of a unit goes through its queue. A program that ran often enough has its
-// launches written down first: a list of them then goes to the driver as a graph, which costs a fraction of
-// launching one by one. So does what a short program asks for, once it comes again with the same memory.
+// All work of a lane goes through its queue. The launches of a program that has run often enough are recorded
+// first, and a list of them goes to the driver as a graph, which takes a fraction of the time of single
+// launches. The work of short programs becomes graphs too, once it is repeated with the same memory.
 
 #ifndef CUDA_QUEUE_H
 #define CUDA_QUEUE_H
@@ -25,21 +25,21 @@ void cuda_queue_forget(const struct program *p);
 bool cuda_queue_launch(int unit, int lane, const struct kernel_function *f, int64_t groups, int arguments,
                        const struct kernel_argument *argument);
 
-// Memory that a command reads, or also writes.
+// Memory that a command reads, or writes as well.
 struct cuda_range {
     uintptr_t begin, end;
     bool is_written;
 };
 
-// Work of a library: run(data, stream) asks for it on that stream; 0: it did. data is copied. Two calls with
-// the same run and the same bytes of data have to ask for the same.
+// Work of a library: run(data, stream) enqueues it on that stream and returns 0 for success. `data` is
+// copied. Two calls with the same run and the same bytes of data have to do the same work.
 typedef int cuda_work(const void *data, cuda_stream s);
 struct cuda_asked {
     cuda_work *run;
     const char *name; // for messages
     const void *data;
     size_t bytes;
-    int ranges; // all that it touches
+    int ranges; // all memory that it accesses
     const struct cuda_range *range;
 };
 // Enqueues such work, or records it. Returns false, with an error, if it fails.
@@ -65,14 +65,14 @@ enum {
 };
 
 struct cuda_command {
-    cuda_function f; // NULL: run is to be called
+    cuda_function f; // NULL: a library call, by `run`
     cuda_work *run;
     const char *name;
     uint32_t groups, threads, shared;
-    // of its data in the list: where arguments lie (uint16_t), then their values
+    // its data in the list: the offsets of the arguments (uint16_t), then their values
     int32_t arguments, at, bytes;
     int32_t range, ranges;        // in the list
-    struct profile_work work;     // what a profile knows it as
+    struct profile_work work;     // its identity for a profile
 };
 
 struct cuda_list {
@@ -91,8 +91,8 @@ bool cuda_command_give(const struct cuda_command *c, const char *data, cuda_stre
 // Around what gives commands to the driver on a lane while a profile is recorded, so that it is known when
 // they run.
 struct cuda_timing {
-    bool is_linked; // CUPTI links kernels to them
-    int event;      // their place among events; -1: none
+    bool is_linked; // CUPTI links kernels to the commands
+    int event;      // index of its events, or -1
 };
 // Starts the record of a launch in *r; the caller adds what the launch reads, writes and computes.
 void cuda_profile_record(int unit, int lane, const char *name, struct profile_record *r);
@@ -120,19 +120,19 @@ void cuda_events_end(void);
 
 enum { CUDA_VARIANTS = 4 };
 
-// A list that a program asks for at one place, as a graph once it came twice: with the same functions in it,
-// the same work of libraries, and commands that wait for the same others. Memory goes round, so that there
-// are a few of them.
+// A list of commands at one position of a program, as a graph once it came twice: with the same functions,
+// the same library work and the same dependencies. Programs use several sets of memory in turn, so there are
+// a few variants.
 struct cuda_graph_of {
     struct variant {
-        cuda_graph graph; // has to live as long as its nodes are set anew
+        cuda_graph graph; // has to exist as long as its nodes are updated
         cuda_graph_exec exec;
-        cuda_graph_node *node;  // of each command
+        cuda_graph_node *node;  // the node of each command
         uint64_t after[CUDA_LIST]; // bit k of after[i]: command i waits for command k
-        struct cuda_list *list; // what it does; without exec, what came
+        struct cuda_list *list; // the commands of the graph; without exec, those of the last list
     } variant[CUDA_VARIANTS];
-    int turn, made; // the variant to be given up next; so often were graphs made
-    const struct variant *last; // that ran; NULL: none yet
+    int turn, made; // the variant that is replaced next; how many graphs were made
+    const struct variant *last; // the one that ran last, or NULL
 };
 // Submits l as a graph. Returns false if it did not, and then nothing is enqueued. Sets *fresh to the index,
 // among the library works of l, of one that was never seen here, else to -1.

@@ -1,29 +1,29 @@
-// cuda_repeat.c - a launch, or a library's work, that is asked for again with the same memory: as a graph of
+// cuda_repeat.c - submits a launch, or a library call, that is repeated with the same memory as a graph of
 // its own.
 //
-// A program that is evaluated again and again gets the same memory in turns. On an H200 the driver takes a
-// graph in a third of the time of a launch, and in a fifth of that of a product by cuBLASLt. What came last
-// is kept in a table, in the row of places that its hash says.
+// A program that is evaluated repeatedly gets the same sets of memory in turn. On an H200, the driver takes a
+// graph in a third of the time of a launch, and in a fifth of that of a product by cuBLASLt. Recent commands
+// are kept in a hash table, whose rows have ROW places each.
 
 #include "device/cuda/cuda_queue.h"
 
 #include <string.h>
 
 enum {
-    PLACES = 256, // in rows of ROW, of which a hash means one
+    PLACES = 256, // all places of the table
     ROW = 4,
-    ROOM = 256, // bytes of arguments that a place holds
-    WARM = 3,   // times that it came before it is a graph
-    STAYS = 8,  // others that come to its row before it has to go
+    ROOM = 256, // bytes of arguments that a place can hold
+    WARM = 3,   // uses before a graph is made
+    STAYS = 8,  // other commands that come to its row before a graph may be replaced
     RELAXED = 2,
 };
 
 struct cuda_repeat {
     struct cuda_command c;
-    cuda_graph_exec exec; // NULL: not yet
+    cuda_graph_exec exec; // NULL: not made yet
     uint64_t hash;
     int uses, misses;
-    bool refused; // it cannot be a graph
+    bool refused; // the command cannot be captured
     _Alignas(16) char data[ROOM];
 };
 
@@ -60,8 +60,8 @@ static void make(struct cuda_repeat *r, cuda_stream spare) {
         api->cuGraphDestroy(graph);
 }
 
-// The place of a row for a new one: what came least often and is no graph, or a graph that nobody asks for.
-// NULL: there is none.
+// Returns the place in a row for a new command: the least used one without a graph, or with a graph that was
+// not used for long. Returns NULL if there is none.
 static struct cuda_repeat *make_room(struct cuda_repeat *row) {
     struct cuda_repeat *best = NULL;
     for (struct cuda_repeat *r = row; r < row + ROW; r++) {
@@ -72,7 +72,7 @@ static struct cuda_repeat *make_room(struct cuda_repeat *row) {
     return best;
 }
 
-// The place of the command if it came before, else one that is its own now, or NULL.
+// Returns the place of a command that was seen before, else a place that becomes the command's, or NULL.
 static struct cuda_repeat *find(struct cuda_repeat *table, const struct cuda_command *c, const char *data) {
     uint64_t hash = hash_of(c, data);
     struct cuda_repeat *row = &table[hash % (PLACES / ROW) * ROW];
@@ -111,6 +111,6 @@ bool cuda_repeat_give(struct cuda_repeat **table, const struct cuda_command *c, 
     if (given)
         counter_add(COUNTER_GRAPHS, 1);
     else if (!had_error)
-        zl_clear_error(); // it is asked for in the plain way
+        zl_clear_error(); // the caller submits the command as usual
     return given;
 }

@@ -1,11 +1,12 @@
-// cuda_solver.c - cuSOLVER opened at run time, and what its calls need: copies, work areas, what went wrong.
+// cuda_solver.c - opens cuSOLVER at run time, and has the common parts of its calls: copies, workspaces,
+// errors.
 
 #include "device/cuda/cuda_solver.h"
 
 #include <pthread.h>
 #include <string.h>
 
-enum { F32 = 0, F64 = 1, C64 = 4 }; // of NVIDIA's headers
+enum { F32 = 0, F64 = 1, C64 = 4 }; // values from NVIDIA's headers
 
 static struct solver_api api;
 static struct solver_geev geev;
@@ -51,7 +52,7 @@ static struct lane *lane_of(const struct kernel_place *p) {
     return &lanes[p->unit][p->lane];
 }
 
-// Under the lane's lock.
+// Opens the lane's handle at its first use, and sets its stream. Under the lane's lock.
 static bool open_lane(struct solving *s) {
     struct lane *l = lane_of(s->p);
     struct cuda_device *d = cuda_device(s->p->unit);
@@ -110,7 +111,7 @@ char *solving_output(const struct solving *s, int output, int64_t i) {
     return memory ? memory + y->size / s->batch * i * (int64_t)array_item(y) : NULL;
 }
 
-// The first that is not 0 of what was noted of the matrices; -1000 and an error.
+// Returns the first info of the batch that is not 0, or 0; -1000 and an error if it cannot be read.
 static int read_info(const struct solving *s) {
     size_t bytes = (size_t)s->batch * sizeof(int);
     int *info = memory_alloc(bytes), first = 0;

@@ -1,4 +1,5 @@
-// cuda_solver.h - cuSOLVER: its functions of matrices by columns, and what our calls of them share.
+// cuda_solver.h - cuSOLVER: its functions, which take matrices by columns, and the common parts of their
+// calls.
 
 #ifndef CUDA_SOLVER_H
 #define CUDA_SOLVER_H
@@ -11,8 +12,8 @@ typedef struct solver_parameters_ *solver_parameters;
 
 enum { SOLVER_LOWER = 0, SOLVER_UPPER = 1 };
 
-// Behind the name: what each function has between its handle (and parameters) and the sizes of its work
-// areas.
+// After the name: the parameters of each function between its handle (and parameters object) and the sizes of
+// its workspaces.
 #define SOLVER_FUNCTIONS(F)                                                                                  \
     F(cusolverDnCreate, (solver * out))                                                                      \
     F(cusolverDnSetStream, (solver s, cuda_stream stream))                                                   \
@@ -69,7 +70,7 @@ struct solver_api {
 // Returns cuSOLVER's functions, which may be called once cuda_factor_can() has returned true.
 const struct solver_api *solver_api(void);
 
-// Functions that older versions lack.
+// Functions that older versions do not have.
 #define SOLVER_GEEV(F)                                                                                      \
     F(cusolverDnXgeev_bufferSize,                                                                           \
       (solver s, solver_parameters p, int left, int right, int64_t n, int type, const void *a,              \
@@ -98,10 +99,10 @@ struct solving {
     solver s;
     solver_parameters parameters;
     int64_t batch, m, n, item; // item: bytes of an element
-    int type, real;            // cuSOLVER's, of elements and of real results
+    int type, real;            // cuSOLVER's types of elements and of real results
     char *a;                   // copies of the matrices, which may be written
     struct kernel_scratch copy, work, more, result, values, info;
-    void *host; // work area there
+    void *host; // the workspace on the host
     size_t bytes, host_bytes;
 };
 

@@ -1,4 +1,4 @@
-// cuda_source_kernel.c - runs kernels that programs bring as CUDA C++.
+// cuda_source_kernel.c - runs kernels that programs supply as CUDA C++.
 
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"
@@ -10,7 +10,8 @@ bool cuda_source_can(const struct call *c) {
 
 // Compiling -------------------------------------------------------------------------------------------------
 
-// Known by its text. NULL and an error, which begins with the name that the text has in its first line.
+// Returns the kernel of a text, or NULL and an error, which begins with the name in the first line of the
+// text. Kernels are found again by their text.
 static void *find_kernel(const struct kernel_place *p, zl_array text) {
     if (!device_fetch(text->storage))
         return NULL;
@@ -23,7 +24,7 @@ static void *find_kernel(const struct kernel_place *p, zl_array text) {
 
 struct operand {
     void *memory;
-    struct kernel_scratch room; // of a number that lies in no memory
+    struct kernel_scratch room; // for the value of an inline scalar
     struct op_cuda_sizes sizes;
     struct op_cuda_strides strides;
     int32_t ndim;
@@ -48,7 +49,7 @@ static bool read_input(const struct kernel_place *p, zl_array x, struct operand 
     return reach(p, x, o);
 }
 
-// Its output, after what it is to be filled with was written there.
+// Reads an output, and first fills it with the value that the call gives for it, if any.
 static bool read_output(const struct kernel_place *p, const struct call *c, int i, struct operand *o) {
     zl_array y = call_output(c, i);
     struct operand like = {0};
@@ -63,7 +64,7 @@ static bool read_output(const struct kernel_place *p, const struct call *c, int 
     return done;
 }
 
-// Arguments of a launch: addresses, and bytes at each.
+// The arguments of a launch: the address and the bytes of each.
 struct arguments {
     int count;
     void **address;
@@ -75,7 +76,7 @@ static void add_argument(struct arguments *a, void *address, size_t bytes) {
     a->bytes[a->count++] = bytes;
 }
 
-// Of each input one, or four if it has axes.
+// Lists one argument per operand, and three more for an input with axes.
 static void list_arguments(struct operand *o, int inputs, int outputs, struct arguments *a) {
     for (int i = 0; i < inputs + outputs; i++) {
         add_argument(a, &o[i].memory, sizeof o[i].memory);
@@ -104,7 +105,7 @@ static bool read_grid(const int64_t *arg, struct cuda_launch *l) {
     return true;
 }
 
-// A text from a file may be any.
+// Checks the parameters, because the text may come from a file.
 static bool check_parameters(void *kernel, const struct arguments *a) {
     return cuda_has_parameters(kernel, a->count, a->bytes) ||
            error_false(ZL_ERROR_VALUE,

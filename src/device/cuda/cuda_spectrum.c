@@ -5,13 +5,13 @@
 
 // Singular values -------------------------------------------------------------------------------------------
 
-// cuSOLVER takes matrices that are not wider than high: one that is wide it gets as it lies, which it sees
-// transposed. Then its left vectors are our right ones, and all lie as we want them.
+// cuSOLVER takes matrices that are at least as high as wide. A wide matrix is passed as it is, and cuSOLVER
+// sees its transpose. Then its left vectors are our right ones, and all results have our layout.
 struct singular {
     struct solving s;
     bool vectors, is_wide;
-    int64_t high, wide; // as cuSOLVER sees it
-    char *left, *right; // where its vectors go
+    int64_t high, wide; // sizes as cuSOLVER sees the matrix
+    char *left, *right; // where cuSOLVER writes its vectors
 };
 
 static bool ask_svd(struct singular *v) {

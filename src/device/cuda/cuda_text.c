@@ -1,5 +1,5 @@
-// cuda_text.c - kernels that are CUDA C: of overrides, which are files of this folder, compiled with what a
-// call defines before them; and of programs.
+// cuda_text.c - kernels in CUDA C: those of overrides, which are files of this folder, compiled after the
+// definitions of a call; and those that programs supply.
 
 #include "device/cuda/cuda_library.h"
 #include "pass/pass.h"
@@ -26,12 +26,12 @@ bool cuda_text_write(struct text *out, const char *override, cuda_definer *defin
 // Kernels by their keys -------------------------------------------------------------------------------------
 
 struct full_key {
-    const char *override; // one for all of its keys; NULL: of a program
+    const char *override; // the same pointer in all keys of an override; NULL: the key of a program's text
     int64_t unit;
     char key[72];
 };
 
-static struct lock lock;  // guards loaded; compilations go on side by side
+static struct lock lock;  // guards `loaded`; kernels are compiled without it, several at a time
 static struct map loaded; // struct full_key -> struct kernel_function
 
 ZL_AT_LOAD {
@@ -57,7 +57,8 @@ static const struct kernel_function *look_up(const struct full_key *full, size_t
     return f;
 }
 
-// Another thread may have made the same: either serves, and neither is freed.
+// Compiles a kernel and adds it to the map. If another thread has made the same one, either serves, and
+// neither is freed.
 static const struct kernel_function *make(const struct kernel_place *p, const struct full_key *full,
                                           size_t bytes, const struct text *source) {
     struct kernel_function *f = memory_zero(sizeof *f);

@@ -1,4 +1,4 @@
-// cuda_time.c - how long something takes on a lane, between two events.
+// cuda_time.c - measures how long work takes on a lane, between two events.
 
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { LOOKED_AT = 1 << 14 }; // elements of a result
+enum { LOOKED_AT = 1 << 14 }; // elements of a result that are checked
 
 // Fills x with an irregular sequence of -1, 0 and 1.
 static bool fill(const struct kernel_place *p, void *x, int64_t n) {

@@ -1,14 +1,14 @@
-// hlo.h - a segment as one StableHLO module: what kernels/ is to devices with kernels, to devices that
-// compile whole graphs.
+// hlo.h - renders a segment as one StableHLO module, for devices that compile whole graphs; kernels/ does the
+// same for devices that run kernels.
 //
 //     calls of a segment ─▶ hlo_module.c: arguments, values, results; each call by its row of hlo_rows.def
 //                        ─▶ hlo_words.c:  numbers, all of which are in one argument
 //                        ─▶ hlo_view.c:   views as slices, reshapes, transposes of the dense array below them
 //                        ─▶ render/stablehlo/stablehlo.c: elementwise ops, from their tile expressions
 //
-// Elementwise ops have no rows here: their spelling is the renderer's. An op without a row is composed of
-// others by its column `composed`, and one without that is no op of such devices. Whether a call can be
-// rendered is found out by doing it.
+// Elementwise ops need no rows here: the renderer spells them. An op without a row is composed of others by
+// its column `composed`; without that, such devices do not have it. Whether a call can be rendered is found
+// out by rendering it.
 
 #ifndef HLO_H
 #define HLO_H
@@ -20,79 +20,79 @@ enum {
     HLO_RANK = 40,
     HLO_AXES = 12,
     HLO_OPERANDS = 16
-}; // axes of tensors, of arrays; inputs and outputs of a row
+}; // the most axes of tensors and of arrays; the most inputs and outputs of a row
 
-// A value of the module that is being written. An axis may be bounded: of its elements only the first are
-// there, as many as a number of the module says, and what lies behind them may be anything. Where that is not
-// known to be right, a statement refuses such a value.
+// A value of the module that is being written. An axis may be bounded: only its first elements exist, as many
+// as a number of the module says, and the memory after them has any contents. A statement refuses such a
+// value where that is not known to be right.
 struct hlo_tensor {
     int name;
     zl_dtype dtype;
     int ndim;
     int64_t dim[HLO_RANK];
-    // the number, an i32, of elements along a bounded axis: its name and 1; 0: all are there
+    // for a bounded axis, the name of the number (i32) of its elements, plus 1; 0: the axis is not bounded
     int real[HLO_RANK];
 };
 
-// An array that lies in an argument: input `input` of call `call` of the segment.
+// An array that is in an argument: input `input` of call `call` of the segment.
 struct hlo_source {
     int argument, call, input;
-    int uses;      // by calls of the segment
-    bool is_shown; // by a view that is read after the segment
+    int uses;      // how often calls of the segment read it
+    bool is_shown; // a view of it is read after the segment
 };
 
-// What a run gives to the module: the unit's buffer of this form of the storage of its sources. It may be
+// An argument of the module: the unit's buffer, in this form, of the storage of its sources. It may be
 // donated: then its memory becomes that of a result.
 struct hlo_argument {
-    int name, first, sources; // of the list of sources
-    int result;               // whose memory it may become; -1: none
+    int name, first, sources; // its sources, in the list of sources
+    int result;               // the result that its memory may become, or -1
     struct buffer_form *form;
 };
 
-// A number among the arguments, which all are in one list of words.
+// An inline scalar, which is passed in the list of words.
 struct hlo_scalar {
     int call, input, word;
     zl_dtype dtype;
 };
 
-// What the module gives: an output of a call, as a buffer of this form.
+// A result of the module: an output of a call, as a buffer of this form.
 struct hlo_result {
     int call, output;
     struct buffer_form *form;
 };
 
-// Where a slice of an argument begins along an axis, which follows from where the view begins that input
-// `input` of call `call` is: (offset + add) % above / unit.
+// The start of a slice of an argument along an axis. It depends on the offset of the view that is input
+// `input` of call `call`: (offset + add) % above / unit.
 struct hlo_place {
-    int call, input, word; // word: -1: all of the axis is taken, and it is 0
+    int call, input, word; // word: -1 if the axis is taken whole, so that the start is 0
     zl_dtype dtype;
-    int64_t add, above, unit, most; // most: what it may be at the end of the axis
+    int64_t add, above, unit, most; // most: the largest start for which the slice fits
 };
 
-// Numbers that say where or how much, such as the starts of slices, are words of the list as well: their
-// values are in `word` from the beginning. So programs that differ in nothing else have the same text.
+// Numbers that say where or how much, such as the starts of slices, are words of the list as well; `word` has
+// their values from the beginning. So programs that differ only in such numbers have the same text.
 struct hlo_program {
-    char *text; // with its end
+    char *text; // ends with a 0 byte
     int bytes;
     int arguments, sources, scalars, results, words;
     struct hlo_argument *argument;
-    struct hlo_source *source; // by argument
+    struct hlo_source *source; // sorted by argument
     struct hlo_scalar *scalar;
     struct hlo_result *result;
     uint32_t *word;
     int places;
     struct hlo_place *place;
-    bool is_placed; // other things that it is for depend on where its inputs begin
-    int gathers; // views that only a gather could make
+    bool is_placed; // the text depends on the offsets of inputs in a way that `place` does not describe
+    int gathers; // views that had to be rendered as gathers
 };
 
 // hlo_module.c ----------------------------------------------------------------------------------------------
 
 // Returns whether calls like this can be rendered, which it tries. Sets no error.
 bool hlo_can(const struct call *c);
-// What is known of the compiler that gets the text.
+// Facts about the compiler that gets the text.
 struct hlo_target {
-    // rows and columns of a product: one of them takes longer than with zeros beside it; 0: it does not
+    // a product with a single row or column is slower than one padded with zeros to this size; 0: it is not
     int least_lines;
 };
 // Returns what is known of a TPU by its name ("TPU v6 lite") or topology ("v6e:1x1"), or NULL if that is
@@ -138,8 +138,8 @@ struct hlo_module;
 
 // hlo_words.c -----------------------------------------------------------------------------------------------
 
-// Numbers of a module that is being written: each is one or two words of the last argument, which the head of
-// the module unpacks.
+// The numbers of a module that is being written: each is one or two words of the last argument, which are
+// unpacked at the head of the module.
 struct hlo_words {
     struct hlo_word_use {
         int name, word;
@@ -167,14 +167,14 @@ typedef bool hlo_row(struct hlo_module *m, const struct call *c, const struct hl
 
 // hlo_emit.c ------------------------------------------------------------------------------------------------
 
-// What the rows write. All that they return is a new value; after an error they go on, and the module fails
-// at its end.
+// Functions for the rows to emit statements. They all return a new value; after an error they go on, and the
+// module fails at its end.
 struct hlo_writer {
     struct text body;
     int names;
     bool failed;
     int gathers;
-    int bounded_ok; // statements that are written know about bounded axes
+    int bounded_ok; // above 0: the statements that are being written support bounded axes
     struct hlo_target target;
 };
 // Returns the writer of a module.
@@ -304,11 +304,11 @@ struct hlo_tensor hlo_view_bounded(struct hlo_module *m, struct hlo_tensor base,
 
 // hlo_sizes.c -----------------------------------------------------------------------------------------------
 
-// Which sizes of a segment have been different in segments that were equal otherwise: kept for as long as the
+// The sizes that differed between segments that were equal otherwise. They are remembered as long as the
 // process lives.
 struct hlo_sizes {
-    struct map place; // of arrays: where their sizes are in the list, from 1
-    uint8_t *varied;  // NULL: they have taken fewer than three values
+    struct map place; // of each array: the index of its sizes in the list, plus 1
+    uint8_t *varied;  // NULL: fewer than three lists of sizes were seen
 };
 // Records the sizes of a segment and finds those that vary. Returns false, with an error, if memory runs out;
 // call close anyway.

@@ -44,7 +44,7 @@ static zl_array lender(zl_array x) {
     return array_borrows(x) && x->call && !x->call->detached ? x->call->in[x->index] : NULL;
 }
 
-// How many sources of an argument borrow from x, and so hold it.
+// Returns how many sources of an argument borrow from x, and so hold it.
 static int count_borrowers(const struct hlo_source *s, int sources, struct call *const *call, zl_array x) {
     int count = 0;
     for (int i = 0; i < sources; i++)
@@ -64,7 +64,7 @@ bool hlo_may_donate(const struct hlo_program *p, int i, struct call *const *call
     int sources = p->argument[i].sources, holders = 0;
     for (int k = 0; k < sources; k++) {
         zl_array x = hlo_source_array(&s[k], call), from = lender(x);
-        if (!x->storage && array_state(x) != ARRAY_READY) // not there yet: its storage will be its own
+        if (!x->storage && array_state(x) != ARRAY_READY) // not computed yet: it will have its own storage
             return sources == 1 && !s[k].is_shown && !array_borrows(x) && is_held(x, s[k].uses);
         if (s[k].is_shown || !x->storage ||
             !is_held(x, s[k].uses + count_borrowers(s, sources, call, x)) || (array_borrows(x) && !from))
@@ -73,7 +73,7 @@ bool hlo_may_donate(const struct hlo_program *p, int i, struct call *const *call
             holders++;
         else if (is_source(s, sources, call, from))
             continue;
-        else if (array_borrows(from) || !is_held(from, 1)) // by that view alone
+        else if (array_borrows(from) || !is_held(from, 1)) // held by that view alone
             return false;
         else
             holders++;

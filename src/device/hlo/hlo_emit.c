@@ -1,4 +1,4 @@
-// hlo_emit.c - emits the statements of modules: one function per kind of statement.
+// hlo_emit.c - emits the statements of modules, one function per kind of statement.
 
 #include "device/hlo/hlo.h"
 
@@ -292,7 +292,7 @@ struct hlo_tensor hlo_same(struct hlo_module *m, zl_dtype dtype, double value, i
 
 // Elements --------------------------------------------------------------------------------------------------
 
-// The value of a kernel of one map, which it frees, on these.
+// Emits the statements of a kernel that consists of one map, for these operands. Frees the kernel.
 static struct hlo_tensor render(struct hlo_module *m, struct tile_kernel *kernel, zl_dtype dtype,
                                 struct hlo_tensor like, const int *operand) {
     struct hlo_writer *w = hlo_writer(m);
@@ -377,7 +377,7 @@ void hlo_combiner(struct hlo_module *m, enum tile_op op, zl_dtype dtype) {
     a.name = hlo_writer(m)->names++;
     b.name = hlo_writer(m)->names++;
     hlo_add(m, "({\n^bb0(%v: %t, %v: %t):\n", &a, &a, &b, &b);
-    struct hlo_tensor c = op == TILE_CONST ? b : hlo_binary(m, op, a, b); // TILE_CONST: the second
+    struct hlo_tensor c = op == TILE_CONST ? b : hlo_binary(m, op, a, b); // TILE_CONST: takes the second
     hlo_add(m, "stablehlo.return %v : %t\n})", &c, &c);
 }
 

@@ -1,9 +1,9 @@
-// hlo_fft.c - Fourier transforms along one axis. Those of StableHLO are along the last one, and divide by n
-// on the way back.
+// hlo_fft.c - Fourier transforms along one axis. Those of StableHLO are along the last axis, and inverse ones
+// divide by n.
 
 #include "device/hlo/hlo.h"
 
-// The first elements of an axis, with zeros behind them if it has fewer.
+// Returns the first `size` elements of an axis, with zeros after them if it has fewer.
 static struct hlo_tensor fit_axis(struct hlo_module *m, struct hlo_tensor x, int axis, int64_t size) {
     int64_t none[HLO_AXES] = {0}, high[HLO_AXES] = {0};
     if (x.dim[axis] >= size)

@@ -1,8 +1,9 @@
-// hlo_index.c - rows that read and write at positions which arrays hold.
+// hlo_index.c - renders ops that read and write at positions which arrays hold.
 
 #include "device/hlo/hlo.h"
 
-// Positions as signed integers, counted from the beginning. What is too large stays so.
+// Returns positions as signed integers, with negative ones counted from the end. Positions that are too large
+// stay so.
 struct hlo_tensor hlo_positions(struct hlo_module *m, struct hlo_tensor x, int64_t size) {
     bool is_wide = zl_dtype_size(x.dtype) == 8 || x.dtype == ZL_UINT32 || size > INT32_MAX;
     if (x.dtype == ZL_UINT64)
@@ -14,7 +15,7 @@ struct hlo_tensor hlo_positions(struct hlo_module *m, struct hlo_tensor x, int64
     return hlo_choose(m, is_back, hlo_binary(m, TILE_ADD, at, hlo_number(m, at.dtype, (double)size)), at);
 }
 
-// With one axis more, at the end, along which the positions of several axes are joined.
+// Adds an axis of size 1 at the end, along which the positions of several axes are joined.
 static struct hlo_tensor as_column(struct hlo_module *m, struct hlo_tensor x) {
     int64_t dim[HLO_RANK];
     for (int i = 0; i < x.ndim; i++)
@@ -23,7 +24,7 @@ static struct hlo_tensor as_column(struct hlo_module *m, struct hlo_tensor x) {
     return hlo_reshape(m, x, x.ndim + 1, dim);
 }
 
-// Of several axes of x: index[k] are positions along axis[k].
+// Joins the positions of several axes of x: index[k] holds those along axis[k].
 static struct hlo_tensor join_positions(struct hlo_module *m, struct hlo_tensor x, int count,
                                         const struct hlo_tensor *index, const int64_t *axis) {
     struct hlo_tensor column[HLO_AXES];
@@ -90,7 +91,7 @@ bool hlo_gather(struct hlo_module *m, const struct call *c, const struct hlo_ten
     return true;
 }
 
-// The positions of all axes, of which those along one are given.
+// Returns the positions along all axes: those of one are given, the others count up.
 static struct hlo_tensor along(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor index, int axis) {
     struct hlo_tensor at[HLO_AXES];
     int64_t axes[HLO_AXES];
@@ -161,8 +162,8 @@ bool hlo_put_along(struct hlo_module *m, const struct call *c, const struct hlo_
     return true;
 }
 
-// Where the elements of a slice lie along an axis: the first, how many places they reach, and how far they
-// are apart.
+// The elements of a slice along each axis: the first, how many places they span, and the gap between
+// neighbours; and the axes along which the slice runs backwards.
 struct places {
     int64_t first[HLO_AXES], span[HLO_AXES], between[HLO_AXES], back[HLO_AXES];
     int backs;
@@ -185,8 +186,8 @@ static struct places places_of(const struct call *c, struct hlo_tensor x) {
     return p;
 }
 
-// What the update reaches is taken out, changed where its elements lie, and put back: where it begins is an
-// argument.
+// Updates a slice: takes the span of the slice out, changes its elements, and puts the span back. Its start
+// is an argument of the program.
 bool hlo_slice_update(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                       struct hlo_tensor *out) {
     enum update how = (enum update)call_args(c)[0];
@@ -214,7 +215,7 @@ bool hlo_slice_update(struct hlo_module *m, const struct call *c, const struct h
     return true;
 }
 
-// A start of each axis of x, where `starts` has those of some.
+// Sets a start for each axis of x: those of the given axes are in `starts`, the others are 0.
 static void add_starts(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor starts, int axes,
                        const int64_t *axis, struct hlo_tensor *start) {
     struct hlo_tensor zero = hlo_number(m, ZL_INT64, 0);

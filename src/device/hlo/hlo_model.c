@@ -1,4 +1,4 @@
-// hlo_model.c - rows of models: attention and the loss of classifiers.
+// hlo_model.c - renders ops of models: attention, and the loss of classifiers.
 
 #include "device/hlo/hlo.h"
 
@@ -21,7 +21,7 @@ static struct hlo_tensor exponentials(struct hlo_module *m, struct hlo_tensor x,
 
 // Attention -------------------------------------------------------------------------------------------------
 
-// Query i of the last ones sees the keys up to its own.
+// Returns which keys a query sees: query i, counted from the end, sees the keys up to its own position.
 static struct hlo_tensor causal(struct hlo_module *m, const struct hlo_tensor *scores) {
     const int64_t *dim = scores->dim + 2;
     struct hlo_tensor query = hlo_iota(m, ZL_INT32, 2, dim, 0), key = hlo_iota(m, ZL_INT32, 2, dim, 1);
@@ -33,13 +33,13 @@ static struct hlo_tensor causal(struct hlo_module *m, const struct hlo_tensor *s
     return hlo_binary(m, TILE_LE, key, query);
 }
 
-// Queries that share their keys are rows of one matrix: (B, N, T, x) as (B, M, N / M * T, x).
+// Makes queries that share their keys rows of one matrix: (B, N, T, x) becomes (B, M, N / M * T, x).
 static struct hlo_tensor as_rows(struct hlo_module *m, struct hlo_tensor x, int64_t heads) {
     int64_t dim[] = {x.dim[0], heads, x.dim[1] / heads * x.dim[2], x.dim[3]};
     return hlo_reshape(m, x, 4, dim);
 }
 
-// Scores (B, N, T, S), with another number where a mask of bool, or causal, hides them.
+// Replaces scores (B, N, T, S) that a boolean or causal mask hides by another number.
 static struct hlo_tensor hide(struct hlo_module *m, const struct attention *a, const struct hlo_tensor *in,
                               struct hlo_tensor scores, double hidden) {
     struct hlo_tensor number = hlo_number(m, ZL_FLOAT32, hidden);
@@ -62,7 +62,7 @@ static struct hlo_tensor scores_of(struct hlo_module *m, const struct attention 
     return a->mask && in[3].dtype != ZL_BOOL ? hlo_binary(m, TILE_ADD, s, hlo_cast(m, in[3], ZL_FLOAT32)) : s;
 }
 
-// Sinks, (B or 1, N), as a column of scores.
+// Returns the sinks, (B or 1, N), as a column of scores.
 static struct hlo_tensor sinks_of(struct hlo_module *m, const struct attention *a,
                                   const struct hlo_tensor *in) {
     struct hlo_tensor x = hlo_cast(m, in[a->mask ? 4 : 3], ZL_FLOAT32);
@@ -73,7 +73,7 @@ static struct hlo_tensor less_exp(struct hlo_module *m, struct hlo_tensor x, str
     return hlo_unary(m, TILE_EXP, hlo_binary(m, TILE_SUB, x, less));
 }
 
-// A sink is a score more, which has no value.
+// Renders attention. A sink is one more score, without a value.
 bool hlo_attention(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                    struct hlo_tensor *out) {
     struct attention a = op_attention_read(c, c->in);
@@ -95,8 +95,8 @@ bool hlo_attention(struct hlo_module *m, const struct call *c, const struct hlo_
     return true;
 }
 
-// Cotangents of q, k and v, and what each query adds to those of the sinks: the weights are those that the
-// forward pass had, from the largest score and the sum that it kept.
+// Renders the cotangents of q, k and v, and what each query contributes to those of the sinks. The weights of
+// the forward pass are computed again, from the maximum and the sum that it kept.
 bool hlo_attention_vjp(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                        struct hlo_tensor *out) {
     struct attention a = op_attention_read(c, c->in);
@@ -128,7 +128,7 @@ bool hlo_attention_vjp(struct hlo_module *m, const struct call *c, const struct 
 
 // Loss ------------------------------------------------------------------------------------------------------
 
-// The logarithm of the sum of exponentials, less the logit of the target.
+// Renders the logarithm of the sum of exponentials, minus the logit of the target.
 bool hlo_cross_entropy(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                        struct hlo_tensor *out) {
     zl_array y = call_first(c);
@@ -140,7 +140,7 @@ bool hlo_cross_entropy(struct hlo_module *m, const struct call *c, const struct 
                       zero = hlo_number(m, wide, 0);
     struct hlo_tensor is_finite =
         hlo_binary(m, TILE_LT, hlo_unary(m, TILE_ABS, largest), hlo_number(m, wide, INFINITY));
-    rest = hlo_choose(m, is_finite, rest, zero); // an infinite logit is the sum
+    rest = hlo_choose(m, is_finite, rest, zero); // if a logit is infinite, it is the result
     struct hlo_tensor at = hlo_positions(m, in[1], classes);
     at = hlo_binary(m, TILE_MAX, at, hlo_number(m, at.dtype, 0));
     at = hlo_binary(m, TILE_MIN, at, hlo_number(m, at.dtype, (double)(classes - 1)));

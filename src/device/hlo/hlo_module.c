@@ -6,26 +6,27 @@
 
 #include <string.h>
 
-// What is known of an array. Of a view the value is made when something reads it.
+// The values of an array. The tensor of a view is made when something reads it.
 struct value {
-    struct hlo_tensor tensor, base; // base: what lies in memory, dense, that it is all or a view of
+    struct hlo_tensor tensor, base; // base: the dense array in memory that it views
     bool has_tensor, has_base;
 };
 
 struct hlo_module {
     struct hlo_writer writer;
-    const struct device *device; // NULL: it is only tried whether a call can be rendered
+    const struct device *device; // NULL: only to find out whether a call can be rendered
     int unit;
     const struct segment *segment;
-    bool foresees;     // inputs need not be there yet: they are expected dense and row-major
-    int view_call, view_input; // whose view is being made; -1: of no input of a call of the segment
-    int call;          // of the segment that is being rendered; -1: one that another is composed of
+    bool foresees;     // inputs need not exist yet: they are expected to be dense and row-major
+    int view_call, view_input; // call and input whose view is being made; -1: no input of a call of the
+                               // segment
+    int call;          // index of the call that is being rendered; -1: a call that another is composed of
     struct map values; // struct value *, by array
     struct arena arena;
     struct hlo_words words;
     struct hlo_sizes sizes;
     struct hlo_program *p;
-    struct map storages; // of arguments: their number, from 1
+    struct map storages; // index + 1 of the argument that has each storage
     int argument_cap, source_cap, scalar_cap, result_cap, place_cap;
 };
 
@@ -73,7 +74,7 @@ static struct hlo_tensor empty(struct hlo_module *m, zl_array x) {
     return y;
 }
 
-// A number that a call is given, which is read as a dtype when the program runs.
+// Returns an inline scalar that a call reads as a dtype. Its value is set when the program runs.
 static struct hlo_tensor scalar(struct hlo_module *m, int input, zl_dtype dtype) {
     struct hlo_program *p = m->p;
     struct hlo_tensor x;
@@ -85,7 +86,7 @@ static struct hlo_tensor scalar(struct hlo_module *m, int input, zl_dtype dtype)
     return x;
 }
 
-// A number that an op is composed of: it may follow from an argument of the op, such as a position.
+// Returns a number of an op's composition. It may depend on an argument of the op, such as a position.
 static struct hlo_tensor own_number(struct hlo_module *m, zl_array x, zl_dtype dtype) {
     uint64_t bits = 0;
     scalar_write(x, dtype, &bits);
@@ -104,15 +105,15 @@ static bool add_source(struct hlo_module *m, int argument, int input) {
     return ok;
 }
 
-// What a view that is not there yet will be a view of.
+// Returns the array that a view which does not exist yet will be a view of.
 static zl_array shown_by(zl_array x) {
     while (x->call && !x->call->detached && x->call->op->kind == OP_VIEW && !x->storage)
         x = x->call->in[x->index];
     return x;
 }
 
-// The form in which device_form will find what x shows, which the unit makes, or the CPU: then it is uploaded
-// as x has it. False: it is not dense and row-major.
+// Predicts the form in which device_form will find the base of x. The unit will make it, or the CPU, and then
+// it is uploaded in the form of x. Returns false unless it is dense and row-major.
 static bool foresee_form(const struct hlo_module *m, zl_array x, zl_dtype *dtype, int *ndim, int64_t *dim) {
     zl_array from = shown_by(x);
     if (!from->call || from->call->detached)
@@ -127,7 +128,8 @@ static bool foresee_form(const struct hlo_module *m, zl_array x, zl_dtype *dtype
            shape_is_row_major(from->ndim, from->dim, array_stride(from));
 }
 
-// The argument that has a storage in this form, which it takes over, or a new one; -1: memory is out.
+// Returns the argument that has a storage in this form, or a new one; -1 if memory runs out. Takes over the
+// form.
 static int find_argument(struct hlo_module *m, zl_array x, struct buffer_form *form) {
     struct hlo_program *p = m->p;
     const void *s = x->storage ? (const void *)x->storage : shown_by(x);
@@ -146,7 +148,7 @@ static int find_argument(struct hlo_module *m, zl_array x, struct buffer_form *f
     return p->arguments++;
 }
 
-// What an argument of a form is, by its name. Where sizes do not vary, what lies in its room is cut off.
+// Returns the tensor of an argument. If no sizes vary, its spare room is sliced off.
 static struct hlo_tensor argument_tensor(struct hlo_module *m, const struct buffer_form *form, int name) {
     struct hlo_tensor y = hlo_type((zl_dtype)form->dtype, form->ndim, form->dim);
     int axis = form->room.axis;
@@ -158,7 +160,8 @@ static struct hlo_tensor argument_tensor(struct hlo_module *m, const struct buff
     return axis >= 0 && !m->sizes.varied ? hlo_cut(m, y, axis, 0, form->dim[axis]) : y;
 }
 
-// Which axis of an array that only the host has gets room, so that its size is no part of the text.
+// Chooses the axis that gets spare room, for an array that only the host has, so that the text does not
+// depend on its size.
 static struct form_room room_for(struct hlo_module *m, zl_array x, int ndim, const int64_t *dim) {
     uint64_t varies = hlo_sizes_of(&m->sizes, x);
     struct form_room none = {.axis = -1};
@@ -171,7 +174,7 @@ static struct form_room room_for(struct hlo_module *m, zl_array x, int ndim, con
     return is_alone && x->dim[axis] > 1 ? (struct form_room){axis, hlo_step(x->dim[axis])} : none;
 }
 
-// What an array from outside of the segment lies in, as an argument.
+// Returns the base of an array from outside of the segment, as an argument.
 static struct hlo_tensor argument(struct hlo_module *m, zl_array x, int input) {
     zl_dtype dtype;
     int64_t dim[HLO_RANK];
@@ -198,8 +201,8 @@ static struct hlo_tensor argument(struct hlo_module *m, zl_array x, int input) {
     return v->base;
 }
 
-// In the order in which its elements lie: axes of one element, whose strides say nothing, stay where they are
-// if all others do, else come first.
+// Returns a tensor with its axes in the order of memory. Axes of size 1, whose strides have no meaning, stay
+// in place if all others do, else they come first.
 static struct hlo_tensor in_memory_order(struct hlo_module *m, zl_array x, struct hlo_tensor tensor) {
     int64_t axis[HLO_RANK];
     const int64_t *stride = array_stride(x);
@@ -239,7 +242,7 @@ static struct hlo_tensor base_of(struct hlo_module *m, const struct call *c, int
     return argument(m, x, input);
 }
 
-// An input of a call as a tensor of its shape; a number is read as a dtype.
+// Returns an input of a call as a tensor of its shape. A scalar is read as `dtype`.
 static struct hlo_tensor value_of(struct hlo_module *m, const struct call *c, int input, zl_dtype dtype) {
     zl_array x = c->in[input];
     if (array_is(x, ARRAY_INLINE))
@@ -272,7 +275,8 @@ void hlo_is_placed(struct hlo_module *m) {
         m->p->is_placed = true;
 }
 
-// What an op is composed of, and views of what rows make, lie in the same way each time.
+// Notes a position that depends on the offset of an input. Compositions, and views of results of the segment,
+// have the same layout in every run.
 void hlo_note_place(struct hlo_module *m, struct hlo_place place) {
     struct hlo_program *p = m->p;
     if (!p || m->view_call < 0)
@@ -345,7 +349,7 @@ static struct hlo_tensor elementwise(struct hlo_module *m, const struct call *c)
     for (int k = 0; k < c->inputs; k++) {
         x[k] = value_of(m, c, k, c->op->row == TILE_SELECT && k == 0 ? ZL_BOOL : dtype);
         if (c->op->row != TILE_SELECT || k)
-            x[k] = hlo_cast(m, x[k], dtype); // a number without a dtype of its own that was computed
+            x[k] = hlo_cast(m, x[k], dtype); // a scalar without a dtype of its own, if it was computed
         is_bounded |= hlo_is_bounded(&x[k]);
     }
     for (int k = 0; k < c->inputs && !is_bounded; k++)
@@ -431,7 +435,7 @@ static bool has_few_axes(const struct call *c) {
     return true;
 }
 
-// Inputs of a composed call are rendered as they are read.
+// Renders a call. Calls that its inputs are composed of are rendered when they are read.
 static bool render_call(struct hlo_module *m, const struct call *c) {
     zl_array y = call_first(c);
     hlo_row *row = c->op->kind == OP_OTHER ? find_row(c->op) : NULL;
@@ -496,7 +500,7 @@ bool hlo_can(const struct call *c) {
 
 // Modules ---------------------------------------------------------------------------------------------------
 
-// Marks calls whose outputs are kept: what is read after the segment, or what such a view is of.
+// Marks calls whose outputs are stored: those that are read after the segment, and those whose views are.
 static bool mark_stored(const struct segment *s, const uint8_t *skip, uint8_t *stored) {
     struct map index = {0};
     bool ok = true;
@@ -520,7 +524,7 @@ static bool mark_stored(const struct segment *s, const uint8_t *skip, uint8_t *s
     return ok;
 }
 
-// Puts the sources of each argument side by side, in the order in which they were found.
+// Sorts the sources by their arguments, in the order in which they were found.
 static void order_sources(struct hlo_program *p) {
     for (int i = 1; i < p->sources; i++) {
         struct hlo_source s = p->source[i];
@@ -557,7 +561,7 @@ static bool add_result(struct hlo_module *m, int call, int output, struct hlo_te
     return form;
 }
 
-// Appends what the module gives, of which the types go to its head.
+// Appends the return statement; the types of the results go to *types, for the head of the module.
 static bool add_results(struct hlo_module *m, const uint8_t *stored, struct text *types) {
     struct text names = {0};
     bool ok = true;
@@ -655,7 +659,7 @@ static struct hlo_program *render(struct hlo_module *m, const uint8_t *skip,
     m->p = memory_zero(sizeof *m->p);
     m->words.is_open = true;
     bool ok = m->p && stored && mark_stored(m->segment, skip, stored);
-    ZL_SCOPE // what calls are composed of is known by its address until the end
+    ZL_SCOPE // compositions are found by the addresses of their calls, which must stay valid
         ok = ok && render_all(m, skip, stored, before);
     if (m->p)
         m->p->gathers = m->writer.gathers;
@@ -666,8 +670,8 @@ static struct hlo_program *render(struct hlo_module *m, const uint8_t *skip,
     return NULL;
 }
 
-// Without results there is nothing to compute, and no text. Where sizes vary, and some op cannot do with
-// bounds of them, the program is for the sizes as they are.
+// Without results, there is nothing to compute, and no text. If sizes vary, but an op cannot be rendered with
+// bounds instead of sizes, the program is rendered for the present sizes.
 struct hlo_program *hlo_render(const struct device *d, int unit, const struct segment *s, const uint8_t *skip,
                                const struct hlo_program *before, const struct hlo_target *target) {
     struct hlo_module m = {.device = d, .unit = unit, .segment = s, .view_call = -1}, plain;

@@ -1,4 +1,4 @@
-// hlo_order.c - rows along one axis: the place of an extreme, running sums, sorting.
+// hlo_order.c - renders ops along one axis: positions of extremes, scans, sorting.
 
 #include "device/hlo/hlo.h"
 
@@ -36,7 +36,7 @@ static struct hlo_tensor shift(struct hlo_module *m, struct hlo_tensor x, int ax
     return hlo_pad(m, x, value, low, high, between);
 }
 
-// Each step doubles how many elements are combined.
+// Renders a scan in log2(n) steps, each of which doubles the number of elements that are combined.
 bool hlo_scan(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
               struct hlo_tensor *out) {
     static const enum tile_op ops[] = {[SCAN_SUM] = TILE_ADD,
@@ -89,8 +89,7 @@ static void add_order(struct hlo_module *m, zl_dtype dtype, const struct hlo_ten
     hlo_add(m, "stablehlo.return %v : %t\n})", &before, &before);
 }
 
-// Sorts along the last axis, equal elements in their order; with them goes what lies beside, unless that is
-// NULL.
+// Sorts along the last axis, stably. *beside, unless NULL, is rearranged in the same way.
 static struct hlo_tensor sort(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor *beside) {
     struct hlo_tensor y = x, from;
     y.name = hlo_writer(m)->names++;
@@ -110,7 +109,8 @@ static struct hlo_tensor sort(struct hlo_module *m, struct hlo_tensor x, struct 
     return y;
 }
 
-// What sort compares: truth values have no order in StableHLO, complex numbers none here.
+// Returns the keys to sort by. Booleans have no order in StableHLO, and are cast; complex numbers are
+// refused.
 static bool order_of(struct hlo_module *m, const struct call *c, struct hlo_tensor x,
                      struct hlo_tensor *out) {
     *out = x.dtype == ZL_BOOL ? hlo_cast(m, x, ZL_UINT8) : x;
@@ -140,8 +140,8 @@ bool hlo_argsort(struct hlo_module *m, const struct call *c, const struct hlo_te
     return true;
 }
 
-// Elements, or their places, in three groups, each in its order: those before the kth of the sorted ones, its
-// equals, and others. Of that the call takes a run.
+// Renders the elements, or their positions, in three groups, each in the original order: elements before the
+// kth of the sorted ones, those equal to it, and the others. The call reads a window of that.
 static bool partition(struct hlo_module *m, const struct call *c, struct hlo_tensor given, bool wants_places,
                       struct hlo_tensor *out) {
     struct op_window w;
@@ -173,7 +173,7 @@ bool hlo_argpartition(struct hlo_module *m, const struct call *c, const struct h
     return partition(m, c, in[0], true, out);
 }
 
-// How many of the sorted list come before each value: all of them are compared.
+// Counts how many elements of the sorted list come before each value, by comparing all of them.
 bool hlo_searchsorted(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                       struct hlo_tensor *out) {
     zl_array y = call_first(c);

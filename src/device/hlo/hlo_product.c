@@ -1,4 +1,4 @@
-// hlo_product.c - rows of products: matrices and convolutions. Products of float32 are computed in float32.
+// hlo_product.c - renders products of matrices and convolutions. Those of f32 are computed in f32.
 
 #include "device/hlo/hlo.h"
 
@@ -52,7 +52,7 @@ static struct hlo_tensor multiply_dense(struct hlo_module *m, struct hlo_tensor 
     return y;
 }
 
-// x with zeros behind an axis of one element, where the target's products want more.
+// Returns x with zeros appended to an axis of size 1, if products of the target need more elements along it.
 static struct hlo_tensor widen(struct hlo_module *m, struct hlo_tensor x, int axis) {
     int64_t none[HLO_RANK] = {0}, behind[HLO_RANK] = {0},
             more = hlo_writer(m)->target.least_lines - x.dim[axis];
@@ -70,8 +70,8 @@ struct hlo_tensor hlo_multiply(struct hlo_module *m, struct hlo_tensor a, struct
     return hlo_cut(m, hlo_cut(m, y, row, 0, rows), column, 0, columns);
 }
 
-// Compilers sum products of 16-bit floats in f32 and round once, also if the product is asked for in 16 bits.
-// Then they need not write it in f32, and on v6e cut a lone row off as a part of the product: 167,833 cycles
+// Compilers sum products of 16-bit floats in f32 and round once, even if the product is requested in 16 bits.
+// Then they need not write it in f32, and on v6e slice a lone row off as part of the product: 167,833 cycles
 // instead of 169,044.
 static zl_dtype sum_of(struct hlo_tensor a, struct hlo_tensor b, zl_dtype dtype) {
     bool is_half = dtype == ZL_BFLOAT16 || dtype == ZL_FLOAT16;
@@ -85,8 +85,8 @@ bool hlo_matmul(struct hlo_module *m, const struct call *c, const struct hlo_ten
     return true;
 }
 
-// x with zeros but along an axis from one number to before another: these have an axis before those of x,
-// which gets it too.
+// Sets x to zero except along an axis from one number to before another. The numbers have one more axis at
+// the beginning, which the result has too.
 static struct hlo_tensor keep_between(struct hlo_module *m, struct hlo_tensor x, int axis,
                                       struct hlo_tensor from, struct hlo_tensor to) {
     struct hlo_tensor place = hlo_iota(m, from.dtype, x.ndim, x.dim, axis);
@@ -95,7 +95,8 @@ static struct hlo_tensor keep_between(struct hlo_module *m, struct hlo_tensor x,
     return hlo_choose(m, is_in, x, hlo_number(m, x.dtype, 0));
 }
 
-// What is not in a segment is zero in both factors: one of them might hold infinities there.
+// Outside of a segment, both factors are set to zero: if only one were, infinities in the other would give
+// NaN.
 bool hlo_segmented_mm(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                       struct hlo_tensor *out) {
     zl_array y = call_first(c);
@@ -118,7 +119,7 @@ bool hlo_matmul_int8(struct hlo_module *m, const struct call *c, const struct hl
     return true;
 }
 
-// alpha times the product and beta times the third, rounded once.
+// Renders alpha times the product plus beta times the third input, rounded once.
 bool hlo_addmm(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                struct hlo_tensor *out) {
     zl_array y = call_first(c);
@@ -150,7 +151,7 @@ static void add_numbers(struct hlo_module *m, const char *name, const struct con
     hlo_add(m, "%s = [%l]", name, v->axes, list);
 }
 
-// Groups that are in the batch, (groups * N, sizes, C), go to the channels, (N, sizes, groups * C).
+// Moves groups from the batch, (groups * N, sizes, C), to the channels, (N, sizes, groups * C).
 static struct hlo_tensor groups_to_channels(struct hlo_module *m, struct hlo_tensor x, int64_t groups) {
     int64_t dim[HLO_AXES + 1] = {groups, x.dim[0] / groups};
     for (int i = 1; i < x.ndim; i++)

@@ -1,5 +1,5 @@
-// hlo_quantize.c - rows of quantised matrices: words are split in the graph, by shifts and masks, where they
-// are read.
+// hlo_quantize.c - renders ops of quantised matrices: words are split into codes in the graph, by shifts and
+// masks, where they are read.
 
 #include "device/hlo/hlo.h"
 
@@ -43,7 +43,8 @@ static struct hlo_tensor shifts(struct hlo_module *m, int bits) {
     return hlo_binary(m, TILE_MUL, hlo_iota(m, ZL_UINT32, 1, &codes, 0), whole(m, (uint64_t)bits));
 }
 
-// Eight codes are in as many bytes as they have bits. A code is in one of them, or in it and the next.
+// Splits words into codes that may cross bytes: eight codes are in as many bytes as a code has bits, and each
+// is in one byte or in two consecutive ones.
 static struct hlo_tensor codes_of_bytes(struct hlo_module *m, struct hlo_tensor words, int bits) {
     int64_t bytes[] = {hlo_size(&words) * 4 / bits, bits}, stride[] = {bits, 1};
     struct hlo_tensor all = hlo_cast(m, hlo_view(m, words, ZL_UINT8, 2, bytes, stride, 0), ZL_UINT32),
@@ -59,7 +60,7 @@ static struct hlo_tensor codes_of_bytes(struct hlo_module *m, struct hlo_tensor 
     return hlo_binary(m, TILE_AND, hlo_join(m, EIGHT, code, 1), whole(m, (1u << bits) - 1));
 }
 
-// The codes of words (..., n) as numbers of 32 bits (..., 32 n / bits).
+// Returns the codes of words (..., n) as 32-bit numbers (..., 32 n / bits).
 static struct hlo_tensor codes_of(struct hlo_module *m, struct hlo_tensor words, int bits) {
     int64_t last = words.dim[words.ndim - 1] * WORD / bits;
     struct hlo_tensor codes, like = words;
@@ -100,8 +101,8 @@ static struct hlo_tensor words_of(struct hlo_module *m, struct hlo_tensor codes,
 
 // Numbers ---------------------------------------------------------------------------------------------------
 
-// Small floating-point numbers without infinities, of a sign, an exponent and `mantissa` bits below it, as
-// float32: in whole units, of which one is the smallest such number, they are exact.
+// Returns small floats without infinities, of a sign, an exponent and `mantissa` bits below it, as f32. They
+// are computed in units of the smallest such number, in which they are exact integers.
 static struct hlo_tensor small_floats(struct hlo_module *m, struct hlo_tensor code, int bits, int mantissa,
                                       double unit) {
     uint64_t sign = 1ull << (bits - 1), one = 1ull << mantissa;
@@ -134,7 +135,8 @@ static struct hlo_tensor e8m0(struct hlo_module *m, struct hlo_tensor code) {
     return hlo_reinterpret(m, bits, ZL_FLOAT32);
 }
 
-// The same number, from which no fused multiply-add is made: XLA cannot know that no bit changes.
+// Returns the same number, but keeps XLA from fusing it into a multiply-add: XLA cannot know that the
+// exclusive or changes no bit.
 static struct hlo_tensor rounded(struct hlo_module *m, struct hlo_tensor x) {
     if (x.dtype != ZL_FLOAT32)
         return x;
@@ -142,7 +144,7 @@ static struct hlo_tensor rounded(struct hlo_module *m, struct hlo_tensor x) {
     return hlo_reinterpret(m, hlo_binary(m, TILE_XOR, bits, hlo_word(m, ZL_UINT32, 0)), ZL_FLOAT32);
 }
 
-// A float16 of two bytes of the last axis of blocks, at `at`, as float32.
+// Returns the f16 that two bytes of the last axis of blocks form, from `at` on, as f32.
 static struct hlo_tensor half_of(struct hlo_module *m, struct hlo_tensor blocks, int at) {
     int axis = blocks.ndim - 1;
     struct hlo_tensor low = hlo_cut(m, blocks, axis, at, at + 1),
@@ -151,8 +153,9 @@ static struct hlo_tensor half_of(struct hlo_module *m, struct hlo_tensor blocks,
     return hlo_cast(m, hlo_reinterpret(m, hlo_cast(m, both, ZL_UINT16), ZL_FLOAT16), ZL_FLOAT32);
 }
 
-// The six bits of eight groups: those of four are low in the bytes from `from` on, those of the others are
-// four bits of the last four bytes, from `shift` on, below the high bits of the former.
+// Returns the six-bit scales of eight groups. Those of the first four are the low bits of the bytes from
+// `from` on. Those of the others have four bits in the last four bytes, from bit `shift` on, and their high
+// bits above the scales of the first four.
 static struct hlo_tensor sixes_of(struct hlo_module *m, struct hlo_tensor blocks, int from, int shift) {
     int axis = blocks.ndim - 1;
     struct hlo_tensor low = hlo_cut(m, blocks, axis, from, from + 4);
@@ -164,7 +167,7 @@ static struct hlo_tensor sixes_of(struct hlo_module *m, struct hlo_tensor blocks
     return hlo_cast(m, hlo_join(m, 2, part, axis), ZL_FLOAT32);
 }
 
-// Numbers of mode gguf_k: cpu_quantize.c says how their scales lie.
+// Unpacks mode gguf_k; for the layout of its scales see cpu_quantize.c.
 static struct hlo_tensor unpack_k(struct hlo_module *m, const struct quantization *q,
                                   const struct hlo_tensor *in) {
     struct hlo_tensor x = in_groups(m, hlo_cast(m, codes_of(m, in[0], q->bits), ZL_FLOAT32), q->group);
@@ -186,8 +189,9 @@ static struct hlo_tensor unpack_k(struct hlo_module *m, const struct quantizatio
     return in_lines(m, hlo_binary(m, TILE_ADD, x, in_groups(m, in_lines(m, bias), 1)));
 }
 
-// Of a quantised matrix or list of them. Affine: rounded to `dtype` after the product and after the sum;
-// other modes: after the product. third: biases if affine, else a global scale; NULL: there is none.
+// Unpacks a quantised matrix, or a list of them. In mode affine, results are rounded to `dtype` after the
+// product and after the sum, in other modes after the product. third: biases if affine, else a global scale,
+// or NULL if there is none.
 static struct hlo_tensor unpack(struct hlo_module *m, const struct quantization *q,
                                 const struct hlo_tensor *in, const struct hlo_tensor *third, zl_dtype dtype) {
     struct hlo_tensor x = codes_of(m, in[0], q->bits), scale = in[1];
@@ -224,8 +228,8 @@ bool hlo_dequantize(struct hlo_module *m, const struct call *c, const struct hlo
     return true;
 }
 
-// Scales and biases of groups (..., n, size), which keep the last axis with size 1. The edge of a group that
-// is further from zero is a code times the scale.
+// Finds the scales and biases of groups (..., n, size); in them, the last axis has size 1. The edge of a
+// group that is further from zero is exactly a code times the scale.
 static void find_scales(struct hlo_module *m, struct hlo_tensor x, int bits, struct hlo_tensor *scale,
                         struct hlo_tensor *bias) {
     int64_t last = x.ndim - 1;
@@ -255,7 +259,7 @@ bool hlo_quantize(struct hlo_module *m, const struct call *c, const struct hlo_t
     struct hlo_tensor x = in_groups(m, hlo_cast(m, in[0], ZL_FLOAT32), q.group), part[2];
     find_scales(m, x, q.bits, &part[0], &part[1]);
     x = hlo_unary(m, TILE_RINT, hlo_binary(m, TILE_DIV, hlo_binary(m, TILE_SUB, x, part[1]), part[0]));
-    x = hlo_choose(m, hlo_binary(m, TILE_GT, x, real(m, 0)), x, real(m, 0)); // also of NaN
+    x = hlo_choose(m, hlo_binary(m, TILE_GT, x, real(m, 0)), x, real(m, 0)); // also for NaN
     x = hlo_binary(m, TILE_MIN, x, real(m, (1 << q.bits) - 1));
     out[0] = words_of(m, in_lines(m, hlo_cast(m, x, ZL_UINT32)), q.bits);
     for (int i = 0; i < 2; i++)
@@ -263,8 +267,8 @@ bool hlo_quantize(struct hlo_module *m, const struct call *c, const struct hlo_t
     return true;
 }
 
-// Numbers are unpacked as wide as sums are, and rounded once to the dtype of x, in which the factors are
-// multiplied.
+// Renders a product with a quantised matrix. The matrix is unpacked in the dtype of sums, and rounded once to
+// the dtype of x, in which the factors are multiplied.
 bool hlo_quantized_matmul(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                           struct hlo_tensor *out) {
     enum { TRANSPOSE = 3, GATHERED };

@@ -1,8 +1,8 @@
-// hlo_shape.c - rows that create, join and move elements.
+// hlo_shape.c - renders ops that create, join and move elements.
 
 #include "device/hlo/hlo.h"
 
-// Element i is start + i * step: integers wrap around, others are rounded once.
+// Renders arange: element i is start + i * step. Integers wrap around, floats are rounded once.
 bool hlo_arange(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                 struct hlo_tensor *out) {
     enum { START, STOP, STEP };
@@ -18,8 +18,8 @@ bool hlo_arange(struct hlo_module *m, const struct call *c, const struct hlo_ten
     return true;
 }
 
-// The first part, with room behind it for what is put there: the size of the next step, and a number says how
-// much of it is there.
+// Joins parts in a bounded array: the first part, padded to the size of the next step, into which the others
+// are written. A word of the program holds the real size.
 static struct hlo_tensor join_bounded(struct hlo_module *m, zl_array y, int parts, struct hlo_tensor *part,
                                       const int64_t *size, int axis) {
     int64_t none[HLO_RANK] = {0}, behind[HLO_RANK] = {0}, room = hlo_step(y->dim[axis]), at = size[0];
@@ -37,8 +37,8 @@ static struct hlo_tensor join_bounded(struct hlo_module *m, zl_array y, int part
     return x;
 }
 
-// Whether it is an array that grows: only the first part may be bounded, along the axis, of which a size is
-// no part of the text.
+// Returns whether the result is an array that grows: its size along the axis varies, and no part but the
+// first is bounded, along that axis alone.
 static bool grows(struct hlo_module *m, zl_array y, int parts, const struct hlo_tensor *part, int axis) {
     bool ok = hlo_varies(m, y) >> axis & 1 && y->dim[axis] > 1 && hlo_step(y->dim[axis]) <= INT32_MAX;
     for (int i = 0; i < parts; i++)
@@ -104,7 +104,7 @@ static void threefry(struct hlo_module *m, const struct hlo_tensor *key, struct 
     }
 }
 
-// Words 0 to pairs - 1 of a key are the first ones of its counters, those behind them the second.
+// Renders random bits. The words of a key are the first words of all its counters, then the second ones.
 bool hlo_random_bits(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
                      struct hlo_tensor *out) {
     zl_array y = call_first(c);

@@ -1,8 +1,9 @@
-// hlo_sizes.c - which sizes of a segment change from run to run, such as that of a cache that grows.
+// hlo_sizes.c - finds out which sizes of a segment change from run to run, such as that of a cache that
+// grows.
 //
-// Segments with the same ops, dtypes, ranks and links are one kind. When the sizes of a kind have been three
-// different lists, those that changed are taken to change again: programs are then made for the next step of
-// such a size. What is remembered only says what is worth it: programs are right whatever it says.
+// Segments with the same ops, dtypes, ranks and links are of one kind. When a kind has had three different
+// lists of sizes, the sizes that changed are expected to change again, and programs are made for the next
+// step of such a size. This only decides what pays; programs are correct in any case.
 
 #include "device/hlo/hlo.h"
 
@@ -11,12 +12,12 @@
 enum { KINDS_MOST = 1024, LISTS = 3, LEAST_STEP = 32 };
 
 struct kind {
-    int count, lists; // sizes; different lists of them so far
+    int count, lists; // number of sizes; different lists of them so far
     int64_t *last;
     uint8_t *varied;
 };
 
-static struct lock lock; // guards kinds
+static struct lock lock; // guards `kinds`
 static struct map kinds;
 ZL_AT_LOAD {
     fork_guard(&lock);
@@ -44,7 +45,7 @@ static void add_word(struct list *l, int64_t word) {
         l->failed = true;
 }
 
-// Adds an array, or where it was added before.
+// Appends the dtype and rank of an array and lists its sizes, or appends its place if it was added before.
 static void add_array(struct hlo_sizes *s, struct list *l, zl_array x) {
     intptr_t at = (intptr_t)map_get(&s->place, &x, sizeof x);
     add_word(l, at ? at : -1 - (int64_t)x->dtype - ((int64_t)x->ndim << 8) -
@@ -56,7 +57,7 @@ static void add_array(struct hlo_sizes *s, struct list *l, zl_array x) {
         l->failed = true;
         return;
     }
-    l->size[l->sizes++] = x->ndim; // so that no two arrays have one place
+    l->size[l->sizes++] = x->ndim; // so that each array has a place of its own
     for (int i = 0; i < x->ndim; i++)
         l->size[l->sizes++] = x->dim[i];
 }
@@ -82,7 +83,7 @@ static void free_kind(const void *key, size_t bytes, void *value, void *data) {
     memory_free(k);
 }
 
-// Under the lock. NULL: memory is out.
+// Returns the kind of a list of words, or NULL if memory runs out. Under the lock.
 static struct kind *find_kind(const struct list *l) {
     size_t bytes = sizeof *l->word * (size_t)l->words;
     struct kind *k = map_get(&kinds, l->word, bytes);
@@ -103,7 +104,7 @@ static struct kind *find_kind(const struct list *l) {
     return NULL;
 }
 
-// Under the lock.
+// Notes the sizes of a run. Under the lock.
 static void note(struct kind *k, const struct list *l) {
     size_t bytes = sizeof *l->size * (size_t)l->sizes;
     if (k->lists && !memcmp(k->last, l->size, bytes))

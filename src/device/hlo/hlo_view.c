@@ -1,10 +1,10 @@
-// hlo_view.c - views of dense arrays as slices, reversals, transposes, reshapes and broadcasts.
+// hlo_view.c - renders views of dense arrays as slices, reversals, transposes, reshapes and broadcasts.
 //
-// A number of the flat list of elements is written in digits: with cuts c0 > c1 > ... > 1, each of which
-// divides the one before, the list is an array of sizes c0/c1, c1/c2, ... An axis of the view that takes
-// every s-th element of the list is a slice of one of these axes if its stride is s times a cut and it stays
-// in the axis. The cuts of the base's own shape come first: then nothing is reshaped. What no cuts can say,
-// windows that overlap for instance, is a gather, and is counted.
+// The index of an element in the flat list is written in digits of a mixed radix. With cuts c0 > c1 > ... >
+// 1, each of which divides the one before, the list is an array of sizes c0/c1, c1/c2, ... An axis of the
+// view with stride s times a cut, whose elements stay within one of these axes, is a slice of that axis with
+// step s. The cuts of the base's own shape are tried first, because they need no reshape. A view that no cuts
+// express, such as overlapping windows, becomes a gather, which is counted.
 
 #include "device/hlo/hlo.h"
 
@@ -12,14 +12,15 @@
 
 enum { CUTS = 3 * HLO_RANK };
 
-// An axis of the view that moves, with the stride without its sign.
+// An axis of the view that has more than one element and a stride, which is kept without its sign.
 struct run {
     int axis; // of the view
     int64_t size, stride;
     bool is_back;
-    int64_t above, unit; // found: the axis of the list that it slices has above / unit elements, each of unit
-    bool varies;         // its size is another one in other runs
-    int64_t bound;       // found: that of a bounded axis; 0: it is none
+    int64_t above, unit; // found: the list's axis that it slices has above / unit elements of `unit` elements
+                         // each
+    bool varies;         // its size may differ in other runs
+    int64_t bound;       // found: the bound of its size, or 0
 };
 
 struct view {
@@ -27,7 +28,7 @@ struct view {
     struct run run[HLO_RANK];
     int64_t offset, elements;
     int cuts;
-    int64_t cut[CUTS]; // that may be made, the best first
+    int64_t cut[CUTS]; // candidates, the best first
 };
 
 static void add_cut(struct view *v, int64_t at) {
@@ -40,7 +41,7 @@ static void add_cut(struct view *v, int64_t at) {
         v->cut[v->cuts++] = at;
 }
 
-// The runs, that with the longest stride first; among equals, which overlap, any.
+// Lists the runs, the one with the longest stride first; runs of equal strides, which overlap, in any order.
 static void list_runs(struct view *v, int ndim, const int64_t *dim, const int64_t *stride) {
     for (int i = 0; i < ndim; i++) {
         if (dim[i] == 1 || stride[i] == 0)
@@ -70,13 +71,13 @@ static void list_cuts(struct view *v, const struct hlo_tensor *base) {
     }
 }
 
-// Whether a run stays in an axis of the list.
+// Returns whether a run stays within an axis of the list.
 static bool fits(const struct view *v, const struct run *r, int64_t above, int64_t unit) {
     return above % unit == 0 && r->stride % unit == 0 &&
            v->offset % above / unit + (r->size - 1) * (r->stride / unit) < above / unit;
 }
 
-// Cuts for the runs from `at` on, below a cut.
+// Finds cuts for the runs from `at` on, below a cut.
 static bool find_cuts(struct view *v, int at, int64_t below) {
     if (at == v->runs)
         return true;
@@ -92,8 +93,8 @@ static bool find_cuts(struct view *v, int at, int64_t below) {
     return false;
 }
 
-// How the starts of the axes follow from where the view begins. Their words are one after the other, of those
-// axes that are not taken whole.
+// Notes how the starts of the axes depend on the offset of the view. Axes that are not taken whole have
+// consecutive words from `word` on.
 static void note_places(struct hlo_module *m, const struct view *v, int ndim, const int64_t *dim,
                         const int64_t *span, int word, int64_t given) {
     zl_dtype dtype = ZL_INT32;
@@ -120,8 +121,8 @@ static void note_places(struct hlo_module *m, const struct view *v, int ndim, co
     }
 }
 
-// The list in the shape of the cuts, sliced, without the axes of which one element is left: one axis a run,
-// in their order. Where slices begin is an argument.
+// Reshapes the list by the cuts, slices it, and drops the axes of which one element is left: each run becomes
+// one axis, in their order. The starts of slices are arguments.
 static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base, struct view *v,
                                     int64_t given) {
     int64_t dim[HLO_RANK], place[HLO_RANK], span[HLO_RANK], step[HLO_RANK], left[HLO_RANK],
@@ -131,7 +132,7 @@ static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base
     for (int i = 0; i <= v->runs; i++) {
         struct run *r = i < v->runs ? &v->run[i] : NULL;
         int64_t to = r ? r->above : 1;
-        if (to != above) { // one element of what lies between
+        if (to != above) { // takes one element of the axis between two runs
             dim[ndim] = above / to;
             place[ndim] = v->offset % above / to;
             span[ndim] = 1;
@@ -159,7 +160,7 @@ static struct hlo_tensor slice_runs(struct hlo_module *m, struct hlo_tensor base
     return hlo_reshape(m, hlo_slice(m, x, none, span, step), v->runs, left);
 }
 
-// The runs as axes of the view, in its order, with those that do not move.
+// Arranges the runs as axes of the view, and adds the axes along which it does not move.
 static struct hlo_tensor order_runs(struct hlo_module *m, struct hlo_tensor x, const struct view *v, int ndim,
                                     const int64_t *dim) {
     int64_t back[HLO_RANK], axis[HLO_RANK], to[HLO_RANK], bound[HLO_RANK];
@@ -183,7 +184,7 @@ static struct hlo_tensor order_runs(struct hlo_module *m, struct hlo_tensor x, c
     return y;
 }
 
-// Each element by its number.
+// Gathers each element by its index in the list.
 static struct hlo_tensor gather(struct hlo_module *m, struct hlo_tensor base, int ndim, const int64_t *dim,
                                 const int64_t *stride, int64_t offset) {
     int64_t elements = hlo_size(&base), flat[] = {elements}, last[HLO_RANK];
@@ -210,8 +211,8 @@ static struct hlo_tensor gather(struct hlo_module *m, struct hlo_tensor base, in
 
 // Other dtypes ----------------------------------------------------------------------------------------------
 
-// As an integer that has the bits of an element: truth values and complex numbers have no bits of their own
-// in StableHLO.
+// Returns elements as integers with the same bits, for booleans, or as pairs of f32, for complex numbers:
+// neither has a bitcast in StableHLO.
 static struct hlo_tensor plain_bits(struct hlo_module *m, struct hlo_tensor x) {
     if (x.dtype == ZL_BOOL)
         return hlo_cast(m, x, ZL_UINT8);
@@ -230,7 +231,7 @@ static struct hlo_tensor plain_bits(struct hlo_module *m, struct hlo_tensor x) {
     return hlo_join(m, 2, part, x.ndim);
 }
 
-// A list of elements of one size as one of another size, which bitcast_convert takes.
+// Converts a list of elements of one size to elements of another size, by bitcast_convert.
 static struct hlo_tensor resize(struct hlo_module *m, struct hlo_tensor x, zl_dtype dtype) {
     int64_t from = (int64_t)zl_dtype_size(x.dtype), to = (int64_t)zl_dtype_size(dtype), n = hlo_size(&x),
             list[] = {n};
@@ -239,7 +240,7 @@ static struct hlo_tensor resize(struct hlo_module *m, struct hlo_tensor x, zl_dt
         return hlo_reinterpret(m, x, dtype);
     int64_t dim[] = {from > to ? n : n * from / to, from > to ? from / to : to / from},
             flat[] = {n * from / to};
-    if (from < to) { // elements at the end that make no whole one are nobody's
+    if (from < to) { // drops elements at the end that do not fill a wider one
         x = hlo_reshape(m, hlo_cut(m, x, 0, 0, dim[0] * dim[1]), 2, dim);
     }
     struct hlo_tensor y = hlo_type(dtype, from > to ? 2 : 1, dim);
@@ -281,8 +282,8 @@ struct hlo_tensor hlo_view(struct hlo_module *m, struct hlo_tensor base, zl_dtyp
     return hlo_view_bounded(m, base, dtype, ndim, dim, stride, offset, 0);
 }
 
-// All of a base with a bounded axis, its axes in any order and with others that do not move: each run of the
-// view is an axis of the base.
+// Renders a view of a base with a bounded axis. It has to be a view of the whole base, with axes in any order
+// and axes along which it does not move: each run is an axis of the base.
 static struct hlo_tensor view_of_bounded(struct hlo_module *m, struct hlo_tensor base, zl_dtype dtype,
                                          int ndim, const int64_t *dim, const int64_t *stride,
                                          int64_t offset) {

@@ -1,5 +1,5 @@
-// hlo_words.c - the numbers of a program, all of which are one argument: a list of words, split at its
-// beginning.
+// hlo_words.c - the numbers of a program, which are passed as one argument: a list of 32-bit words that is
+// split at the beginning of the program.
 
 #include "device/hlo/hlo.h"
 
@@ -36,7 +36,8 @@ struct hlo_tensor hlo_word(struct hlo_module *m, zl_dtype dtype, uint64_t bits) 
     return y;
 }
 
-// One element of the dtype, as a list. `as` has the list as each dtype of its size that was asked for.
+// Returns one element of the list as a dtype, as a list of one. as[] caches the list converted to each dtype
+// of 4 bytes.
 static struct hlo_tensor take_apart(struct hlo_module *m, struct hlo_tensor *as,
                                     const struct hlo_word_use *u) {
     int64_t one[] = {1}, zero[] = {0}, size = (int64_t)zl_dtype_size(u->dtype);

@@ -1,9 +1,9 @@
-// kernels.h - the build that all devices share which run kernels: from the calls of a segment to launches.
+// kernels.h - turns the calls of a segment into launches, for all devices that run kernels.
 //
-// Such a device is a target record for each unit and a few functions. A kernel's key is what it computes, its
-// dtypes, and the layout of its operands (contiguous, strided, one element for all, a number by value), never
-// sizes or strides. Every kernel is tile IR, one definition for all targets: a file of src/kernel/, or built
-// from the recipe of a group.
+// Such a device supplies a target record for each unit and a few functions. The key of a kernel consists of
+// what it computes, its dtypes, and the layouts of its operands (contiguous, strided, one element for all, a
+// number by value), never of sizes or strides. Every kernel is tile IR, one definition for all targets: a
+// file of src/kernel/, or built from the recipe of a group.
 
 #ifndef KERNELS_H
 #define KERNELS_H
@@ -17,7 +17,7 @@
 // accesses it. Two launches need no order unless one writes bytes that the other reads or writes.
 enum kernel_access { KERNEL_VALUE, KERNEL_READ, KERNEL_WRITTEN };
 struct kernel_argument {
-    const char *name; // of the kernel's parameter
+    const char *name; // name of the kernel's parameter
     enum kernel_access access;
     size_t bytes;
     const void *value;
@@ -28,7 +28,7 @@ struct kernel_argument {
 // A function of compiled code.
 struct kernel_function {
     const char *symbol;  // its name, until it is loaded
-    void *handle;        // of the target, once it is loaded
+    void *handle;        // the target's handle, once it is loaded
     int threads, shared; // threads and bytes of shared memory per workgroup
 };
 
@@ -98,15 +98,15 @@ struct kernel_place {
     int unit, lane;
     const struct target *record;    // of the unit
     struct kernel_batch *batch;     // if set, nothing runs: missing kernels are collected here
-    // of the running call; NULL: its kernels read no inline scalars from memory
+    // the inline scalars of the running call; NULL: its kernels read none from memory
     struct kernel_numbers *numbers;
 };
 
 struct kernel_step {
     struct fuse_step is;
-    bool reduces;      // the call, or one soon after it, is a reduction
-    uint64_t in_place; // for binding.prepare
-    // of calls that are neither views nor maps
+    bool reduces;      // whether the call is a reduction, or one follows soon
+    uint64_t in_place; // the argument of binding.prepare
+    // runs a call that is neither a view nor a map
     bool (*run)(const struct kernel_place *p, const struct call *c);
 };
 

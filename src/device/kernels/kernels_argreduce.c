@@ -1,15 +1,15 @@
-// kernels_argreduce.c - where the smallest and the largest elements along an axis are, by
-// src/kernel/argreduce.tile. Few long lines are cut into parts, so that all of the device has something to
-// do; a second launch finds the best of what was found in these.
+// kernels_argreduce.c - the positions of the smallest and the largest elements along an axis, by
+// src/kernel/argreduce.tile. If there are few long lines, each is cut into parts, so that the whole device
+// has work; a second launch finds the best of the results of the parts.
 
 #include "device/kernels/kernels.h"
 
 enum {
     SUBGROUP = 32,
-    FEW = 8,           // of lines of few elements, each thread has one
-    EACH = 4,          // elements of a thread in a part, at least, where threads share a line
-    EACH_ALONE = 64,   // and where a thread has a line to itself
-    PARTS_MOST = 1024, // of one line
+    FEW = 8,           // lines of up to this many elements have one thread each
+    EACH = 4,          // least elements per thread in a part, if threads share a line
+    EACH_ALONE = 64,   // the same if a thread has a line to itself
+    PARTS_MOST = 1024, // the most parts of a line
     BUSY = 1 << 18,    // threads that fill a device
 };
 
@@ -17,15 +17,17 @@ struct search {
     const struct kernel_place *place;
     const struct call *call;
     struct kernel_layout lines;
-    int64_t step; // from an element of a line to the next
+    int64_t step; // distance between neighbouring elements of a line
 };
 
-// One launch: n elements of each line, or positions that are given, in parts.
+// One launch. It finds the best of the n elements of each part of each line, or of n positions that an
+// earlier launch found.
 struct search_launch {
     int64_t n, parts, each;
     int lanes;
     void *given,
-        *to; // positions of an earlier launch, or NULL; where those of parts go, or NULL: to the result
+        *to; // given: positions of an earlier launch, or NULL; to: memory for the parts' positions, or NULL
+             // for the result
 };
 
 bool kernel_can_argreduce(const struct call *c) {
@@ -38,7 +40,8 @@ static int lanes_of_line(int64_t n) {
     return n <= FEW ? 1 : n <= 16 * SUBGROUP ? SUBGROUP : KERNEL_THREADS;
 }
 
-// Neighbouring threads read neighbouring elements: of one line, or of lines side by side.
+// Returns how many threads share a line. Neighbouring threads read neighbouring elements: of one line or,
+// with one thread per line, of neighbouring lines.
 static int lanes_for(const struct search *s, int64_t n) {
     const struct kernel_layout *l = &s->lines;
     bool columns = l->axes && l->stride[0][l->axes - 1] == 1 && s->step != 1 && l->size >= KERNEL_THREADS;
@@ -69,7 +72,7 @@ static bool launch(const struct search *s, const struct search_launch *k) {
     if (k->given)
         work_bytes(&w, k->given, bytes_of_positions(s, k->n));
     else
-        work_place(&w, x); // some memory, of which nothing is read
+        work_place(&w, x); // a placeholder, which is not read
     WORK_SIZES(&w, k->given ? s->lines.size * k->n : 0);
     if (k->to)
         work_bytes(&w, k->to, bytes_of_positions(s, k->parts));

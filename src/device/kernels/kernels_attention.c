@@ -1,21 +1,23 @@
-// kernels_attention.c - attention of any layout, mask and size of heads, and the cotangents of its inputs, by
-// src/kernel/attention.tile and attention_vjp.tile; by matrix instructions where the call fits them.
+// kernels_attention.c - attention of any layout, mask and head size, and the cotangents of its inputs, by
+// src/kernel/attention.tile and attention_vjp.tile. Calls that fit run on the kernels with matrix
+// instructions instead.
 
 #include "device/kernels/kernels_flash.h"
 #include "op/ops.h"
 
-enum { LANES = 32, VIEWS = 5, VIEWS_MOST = 8 }; // a thread has every 32nd column
+enum { LANES = 32, VIEWS = 5, VIEWS_MOST = 8 }; // each of LANES threads has every 32nd column
 enum kind { FORWARD, OF_QUERIES, OF_KEYS };
-enum { NO_MASK, MASK_OF_TRUTHS, MASK_ADDED }; // MASKED
+enum { NO_MASK, MASK_OF_TRUTHS, MASK_ADDED }; // the values of MASKED in the kernels
 
-// Where a view begins and its strides; one element stands for all along an axis.
+// Writes the offset of a view and its strides, which are 0 along axes of size 1.
 static void lay_out(int64_t *out, zl_array x) {
     out[0] = x->offset;
     for (int i = 0; i < x->ndim; i++)
         out[i + 1] = x->dim[i] == 1 ? 0 : array_stride(x)[i];
 }
 
-// Inputs that are not there are not read, nor is `rest` written where it is NULL.
+// Launches one kernel. Inputs that the call does not have are passed as q, and a NULL `rest` as x; the kernel
+// does not use them in that role.
 static bool launch(const struct kernel_place *p, const struct attention *a, enum kind kind, zl_array x,
                    zl_array rest) {
     const zl_array in[VIEWS_MOST] = {a->q, a->k, a->v, a->mask, a->sinks, a->y, a->g, a->state};
@@ -58,7 +60,8 @@ static bool launch(const struct kernel_place *p, const struct attention *a, enum
 
 bool kernel_attention(const struct kernel_place *p, const struct call *c) {
     struct attention a = op_attention_read(c, c->in);
-    // Matrix instructions cut keys by the number of queries.
+    // The kernels with matrix instructions divide the keys by the number of queries, on which the result of a
+    // row would then depend.
     if (!device_batch_invariant() && kernel_attention_few_fits(p->record, &a))
         return kernel_attention_few(p, c, &a);
     if (!device_batch_invariant() && flash_fits(p, &a, false))

@@ -5,18 +5,19 @@
 
 enum { B, N, T, D }; // axes of q: batch, heads, queries, size of a head
 enum {
-    LINES_LEAST = 16, // of a block: queries times heads that share keys
+    LINES_LEAST = 16, // least rows of a block: queries times heads that share keys
     LINES_MOST = 64,
-    QUERIES_MOST = 16, // of more than LINES_LEAST lines
+    QUERIES_MOST = 16, // queries of a head, if a block has more than LINES_LEAST rows
     SIZE_MOST = 256,
-    STEP = 64,    // keys of a turn
-    STAGES = 2,   // turns whose keys are in shared memory; three or four were no faster on an H200
-    PIECE = 16,   // of a head, which matrix instructions multiply at once
-    PACK = 8,     // elements of which strides are multiples
-    BLOCKS = 264, // that keep a unit busy; of one matrix no more than MOST of the kernel
+    STEP = 64,    // keys per iteration
+    STAGES = 2,   // iterations whose keys are in shared memory; three or four were no faster on an H200
+    PIECE = 16,   // elements of a head that a matrix instruction multiplies
+    PACK = 8,     // the elements that strides have to be multiples of
+    BLOCKS = 264, // blocks that keep a unit busy; no more than MOST of the kernel
 };
 
-// Those of a block: a power of two that holds all; 0: none does.
+// Returns the rows of a block: the smallest power of two, from LINES_LEAST on, that holds all queries of the
+// heads that share keys; 0 if there are too many queries.
 static int lines_of(const struct attention *a) {
     int64_t all = a->q->dim[N] / a->k->dim[N] * a->q->dim[T];
     int lines = LINES_LEAST;
@@ -57,8 +58,9 @@ struct operand {
     struct kernel_scratch copy;
 };
 
-// Adds an input as it lies, if it begins with its memory and its strides but the last are multiples of
-// `pack`, or else a copy that is row-major. NULL stands for q, which is not read in its place.
+// Passes an input as it is if it begins at the start of its memory and its strides except the last are
+// multiples of `pack` (for which the last has to be 1); else a row-major copy. For NULL, passes q, which the
+// kernel does not read in that role.
 static void add(struct kernel_work *w, zl_array q, zl_array x, int64_t pack, struct operand *o) {
     bool lies = true;
     for (int i = 0; x && i < x->ndim; i++) {
@@ -79,7 +81,7 @@ static void add(struct kernel_work *w, zl_array q, zl_array x, int64_t pack, str
 
 enum { INPUTS = 5 };
 
-// A state that nobody reads is written all the same: it is small.
+// The state is written even if it is never read: it is small.
 static bool launch(struct kernel_work *w, const struct call *c, const struct attention *a,
                    struct operand *o) {
     const zl_array in[INPUTS] = {a->q, a->k, a->v, a->mask, a->sinks};

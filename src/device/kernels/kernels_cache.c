@@ -1,4 +1,4 @@
-// kernels_cache.c - kernels by their keys: in memory, and as code on disk under a hash of text, device and
+// kernels_cache.c - kernels by their keys: in memory, and as code on disk under a hash of source, device and
 // driver.
 
 #include "device/tile_runtime/group_kernel.h"
@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-static struct lock lock;  // guards loaded; compilations go on side by side
-static struct map loaded; // key behind the record of a unit -> struct kernel_tiles
+static struct lock lock;  // guards `loaded`; kernels are compiled without it, several at a time
+static struct map loaded; // the unit's record and the key -> struct kernel_tiles
 
 ZL_AT_LOAD {
     fork_guard(&lock);
@@ -54,8 +54,9 @@ static struct kernel_tiles *look_up(const struct full_key *key, size_t bytes) {
     return kernel;
 }
 
-// Returns what is kept: where another thread has made the same, its kernel, which then holds this one, too:
-// devices keep its code. NULL and an error.
+// Adds a kernel to the map and returns it. If another thread has added one with the same key, returns that
+// one and chains the new one to it, because devices keep its code. Returns NULL, with an error, if memory
+// runs out.
 static struct kernel_tiles *keep(const struct full_key *key, size_t bytes, struct kernel_tiles *kernel) {
     lock_take(&lock);
     struct kernel_tiles *kept = map_get(&loaded, key, bytes);
@@ -82,7 +83,8 @@ static bool is_wanted(const struct kernel_batch *b, const struct full_key *key, 
     return false;
 }
 
-// Returns what stands for a kernel that nothing will launch; NULL and an error.
+// Adds a kernel to the batch instead of compiling it. Returns a placeholder, which is never launched, or NULL
+// and an error.
 static void *want(const struct kernel_place *p, const struct full_key *key, size_t bytes, kernel_maker *make,
                   const void *data) {
     struct kernel_batch *b = p->batch;
@@ -120,7 +122,7 @@ static void batch_free(struct kernel_batch *batch) {
 }
 
 void kernel_batch_compile(struct kernel_batch *batch, const struct kernel_place *p) {
-    if (batch->count > 1) // one is compiled where it is needed
+    if (batch->count > 1) // a single kernel is compiled when it is needed
         pool_run(batch->count, compile_one, &(struct batch_compiling){batch, p});
     batch_free(batch);
 }

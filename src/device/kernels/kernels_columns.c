@@ -1,10 +1,10 @@
-// kernels_columns.c - calls with reductions of leading axes among them, as one kernel: statistics of a batch
-// norm, gradients of weights that all rows share.
+// kernels_columns.c - runs groups of calls with reductions over leading axes as one kernel or two: statistics
+// of a batch norm, gradients of weights that all rows share.
 //
-// The shape of the group's elements is a matrix: leading axes are its rows, the others its columns. Threads
-// go down columns: they compute elements and add them up without writing what only a sum reads. What is
-// computed from the sums, one element a column, is part of the same kernel; where columns are cut into parts,
-// of a second one that joins them.
+// The group's elements form a matrix: leading axes are its rows, the others its columns. Threads go down the
+// columns; they compute elements and add them up, without writing those that only a sum reads. Ops on the
+// sums, one element per column, are part of the same kernel. If columns are divided into parts, a second
+// kernel joins the parts and computes those ops.
 
 #include "device/kernels/kernels_columns.h"
 
@@ -12,14 +12,14 @@
 #include <string.h>
 
 enum {
-    PACK_BYTES = 16,   // that a thread reads at once
-    PACK_LEAST = 4096, // elements from which it does
+    PACK_BYTES = 16,   // bytes that a thread reads at once
+    PACK_LEAST = 4096, // elements from which packs are used
 };
 
 struct columns {
     struct kernel_group g;
     struct column_recipe r;
-    struct kernel_layout rows, kept; // of the inputs: their axes along columns, and across
+    struct kernel_layout rows, kept; // layouts of the inputs: down the columns, and across them
     struct kernel_split split;
 };
 
@@ -35,10 +35,10 @@ static bool joins(struct fuse_group *g, int index) {
         return array_is(fuse_output(g, index), ARRAY_CONTIGUOUS) &&
                array_is(g->call[index]->in[0], ARRAY_CONTIGUOUS);
     const struct fuse_step *s = fuse_step(g, index);
-    return s->dtype[0] != ZL_COMPLEX64 && s->dtype[s->inputs] != ZL_COMPLEX64; // which fill no packs
+    return s->dtype[0] != ZL_COMPLEX64 && s->dtype[s->inputs] != ZL_COMPLEX64; // packs: no complex
 }
 
-// What the group computes, as long as its results are row-major.
+// Writes the recipe of the group, if its results are row-major.
 static enum fuse_end write_rows(struct fuse_group *g) {
     struct columns *m = (struct columns *)g;
     for (int i = g->begin; i < g->end; i++)
@@ -62,12 +62,12 @@ static void list_reductions(struct column_recipe *r) {
             r->reduction[r->reductions++] = (int16_t)row;
 }
 
-// False: there is no such group here.
+// Finds the group of columns that begins at a call. Returns false if there is none.
 static bool find(struct columns *m, const struct program *program, struct call *const *call, int index) {
     struct fuse_group *g = &m->g.f;
     *g = (struct fuse_group){.steps = &program->steps, .call = call, .limits = &limits, .begin = index};
     g->columns = fuse_columns_ahead(&program->steps, call, index);
-    memset(&m->r, 0, offsetof(struct column_recipe, f)); // the rest is found: it is large
+    memset(&m->r, 0, offsetof(struct column_recipe, f)); // f is large, and is set by fuse_write
     memcpy(m->r.name, "columns", sizeof "columns");
     if (!g->columns || !fuse_find(g) || g->end - g->begin < 2)
         return false;
@@ -88,7 +88,7 @@ static void push_axes(const struct columns *m, struct kernel_layout *l, int begi
     }
 }
 
-static int64_t across(const struct columns *m, int input) { // from a column to the next
+static int64_t across(const struct columns *m, int input) { // the distance between neighbouring columns
     return m->kept.axes ? m->kept.stride[input][0] : 0;
 }
 
@@ -114,8 +114,9 @@ static int item_of(const struct column_recipe *r) { // bytes of the widest eleme
     return item;
 }
 
-// Elements of a pack: as many as 16 bytes hold of what is reduced, if all that lies consecutive begins with
-// whole ones.
+// Returns the elements of a pack: as many elements of the widest reduced dtype as 16 bytes hold, if the
+// columns are a multiple of that and inputs begin at multiples of it in every row; else, or for a small
+// group, 1.
 static int width_for(const struct columns *m) {
     int width = PACK_BYTES / item_of(&m->r);
     bool fits =
@@ -130,7 +131,8 @@ static int width_for(const struct columns *m) {
     return fits ? width : 1;
 }
 
-// False: the columns of some input are not neighbours, or rows lie along more axes than kernels walk.
+// Sets the layouts and the forms of inputs. Returns false if the columns of an input are neither contiguous
+// nor one element, or if rows need more axes than kernels support.
 static bool lay_out(struct columns *m) {
     const struct fuse_group *g = &m->g.f;
     push_axes(m, &m->rows, 0, g->columns);
@@ -179,7 +181,7 @@ static bool add_outputs(const struct kernel_place *p, struct kernel_call *k, con
     return ok;
 }
 
-// The parts of columns are read by the stage that joins them, and written by the one before.
+// Launches one stage. COLUMN_PARTS writes the parts of columns, and COLUMN_JOIN reads them.
 static bool launch(const struct kernel_place *p, const struct columns *m, const struct kernel_scratch *part) {
     struct kernel_call k;
     bool is_join = m->r.stage == COLUMN_JOIN;

@@ -1,4 +1,4 @@
-// kernels_columns.h - what a kernel of columns computes: its key, and all that its tile IR is built from.
+// kernels_columns.h - the recipe of a kernel of columns: its key, from which its tile IR is built.
 
 #ifndef KERNELS_COLUMNS_H
 #define KERNELS_COLUMNS_H
@@ -7,21 +7,21 @@
 
 enum { COLUMN_REDUCTIONS = 6 };
 
-// Forms of inputs besides those of every recipe, of which a vector has an element for each of the group: one
-// for a row of it, or for a column.
+// Forms of inputs besides those of every recipe (a vector has one element per element of the group): one
+// element per row, or one per column.
 enum column_form { COLUMN_SAME = FUSE_FORMS, COLUMN_ONCE };
 
-// What a kernel of a group does: all of it; all but what comes after the reductions, for the parts of
-// columns; or only that, for which it joins the parts.
+// What a kernel computes of a group: all of it; for parts of columns, all except the ops after the
+// reductions; or only those ops, after joining the parts.
 enum column_stage { COLUMN_WHOLE, COLUMN_PARTS, COLUMN_JOIN };
 
 struct column_recipe {
-    char name[8];          // no other kernel has such a key
+    char name[8];          // sets its key apart from those of other kernels
     int16_t stage;         // enum column_stage
     int16_t width, lanes;  // elements of a pack; threads that share a pack of columns
     int16_t single, wide;  // rows lie along one axis in all inputs; indices have 64 bits
     int16_t reductions;
-    int16_t reduction[COLUMN_REDUCTIONS]; // rows
+    int16_t reduction[COLUMN_REDUCTIONS]; // rows of the recipe that reduce
     struct fuse_recipe f;
 };
 
@@ -29,7 +29,7 @@ static inline const struct fuse_op *column_reduction(const struct column_recipe 
     return &r->f.row[r->reduction[k]];
 }
 
-// the dtype that a reduction is computed in
+// Returns the dtype that a reduction is computed in.
 static inline zl_dtype column_sum(const struct column_recipe *r, int k) {
     return tile_reduce_gives((zl_dtype)column_reduction(r, k)->from);
 }

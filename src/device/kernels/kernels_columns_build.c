@@ -9,22 +9,23 @@
 
 enum {
     TURNS = 4, // rows that a thread reads at once
-    PACKS = 8, // that it reads at once, at most: of many inputs fewer rows
+    PACKS = 8, // packs that a thread reads at once, at most: with many inputs it reads fewer rows
 };
 
 struct building {
     const struct column_recipe *r;
-    int turns, packs;                      // packs: of a group of threads
+    int turns, packs;                      // rows read at once; packs of a workgroup
     expr lines, count, parts, each, inner; // symbols
     const struct tile_buffer *s, *at;      // tables: axes of rows, positions of inputs
     struct fuse_operand x[FUSE_OPERANDS], y[FUSE_OPERANDS];
     struct fuse_operand part[COLUMN_REDUCTIONS],
-        sum[COLUMN_REDUCTIONS];              // of columns in memory; of this thread
-    struct fuse_operand once[FUSE_OPERANDS]; // what a thread reads of inputs before all rows
-    expr part_at, line, own; // which part; the pack of this thread, and that or the last one there is
+        sum[COLUMN_REDUCTIONS];              // parts in memory; the thread's own sums
+    struct fuse_operand once[FUSE_OPERANDS]; // inputs that are the same in all rows, which a thread reads
+                                             // once
+    expr part_at, line, own; // the part; the thread's pack; the same, but at most the last pack
 };
 
-// What a thread holds of one row.
+// The values of one row that a thread holds.
 struct turn {
     expr row;
     struct fuse_operand a[FUSE_OPERANDS], b[FUSE_OPERANDS], part[COLUMN_REDUCTIONS];
@@ -47,7 +48,7 @@ static bool is_read_by(const struct fuse_op *op, int input) {
     return false;
 }
 
-// By rows of elements and by reductions, or by what comes after those.
+// Returns whether an input is read by ops on lines (of_lines), or by ops on elements and reductions.
 static bool is_read(const struct column_recipe *r, int input, bool of_lines) {
     for (int row = 0; row < r->f.rows; row++)
         if ((r->f.row[row].kind == ROW_LINES) == of_lines && is_read_by(&r->f.row[row], input))
@@ -69,12 +70,12 @@ static bool is_in_memory(const struct building *b, int input) {
     return column_reads(b->r, input) && fuse_form(&b->r->f, input) != FUSE_SCALAR;
 }
 
-static bool varies(const struct building *b, int input) { // from row to row
+static bool varies(const struct building *b, int input) { // whether it differs from row to row
     int form = fuse_form(&b->r->f, input);
     return !is_joined(b) && column_reads(b->r, input) && (form == FUSE_VECTOR || form == COLUMN_SAME);
 }
 
-// Elements that a thread reads of a row, or for all rows.
+// Returns how many elements of an input a thread reads at once.
 static int run_of(const struct building *b, int input) {
     int form = fuse_form(&b->r->f, input);
     return form == FUSE_VECTOR || form == COLUMN_ONCE ? b->r->width : 1;
@@ -115,7 +116,8 @@ static expr first_of(const struct building *b, int input) {
     return fuse_entry(b->at, 0, tile_number(input));
 }
 
-// Where an input has the row of a turn: of vectors in packs.
+// Sets place[k] to the position of a row in input k, in packs for vectors, if the input differs from row to
+// row.
 static void find_places(const struct building *b, expr row, expr *place) {
     int inputs = b->r->f.inputs;
     for (int k = 0; k < inputs; k++)
@@ -159,7 +161,7 @@ static expr value_of(int reference, const expr *input, const expr *value) {
     return fuse_is_row(reference) ? value[reference] : input[reference & ~FUSE_INPUT];
 }
 
-// One element of a row: what is computed from it, and the sums that it is added to.
+// Computes one element of a row, and combines the operands of reductions into their sums.
 static void compute_element(const struct building *b, const struct turn *t, expr e) {
     const struct fuse_recipe *f = &b->r->f;
     expr input[FUSE_OPERANDS] = {NULL}, value[FUSE_CALLS] = {NULL};
@@ -207,8 +209,8 @@ static void write_turn(const struct building *b, const struct turn *t) {
     tile_close();
 }
 
-// All is read before it is computed, and computed before it is written: outputs may have the memory of
-// inputs.
+// Builds the code for so many rows. All values are read before any is computed, and computed before any is
+// written, because outputs may share the memory of inputs.
 static void build_turns(const struct building *b, expr first, int turns) {
     struct turn turn[TURNS] = {{NULL}};
     for (int i = 0; i < turns; i++) {
@@ -241,7 +243,7 @@ static void build_rows(const struct building *b, expr lane) {
     tile_close();
 }
 
-// Before the rows: sums of nothing, and what is the same in all rows.
+// Initialises the sums, and reads the inputs that are the same in all rows.
 static void begin_rows(struct building *b) {
     const struct fuse_recipe *f = &b->r->f;
     for (int k = 0; k < b->r->reductions; k++) {
@@ -274,7 +276,7 @@ static expr input_of_column(const struct building *b, int input, expr column) {
                      is_one ? first_of(b, input) : ADD(times(first_of(b, input), b->r->width), column));
 }
 
-// One column whose sums are known: what is computed from them, or the parts that they are.
+// Finishes a column whose sums are known: stores them as parts, or computes and stores the results of lines.
 static void finish_column(const struct building *b, expr column, const expr *sum) {
     const struct fuse_recipe *f = &b->r->f;
     expr input[FUSE_OPERANDS] = {NULL}, value[FUSE_CALLS] = {NULL};
@@ -296,7 +298,7 @@ static void finish_column(const struct building *b, expr column, const expr *sum
             fuse_put(&b->y[k], column, value[fuse_output_row(f, k)]);
 }
 
-// Where threads do not share columns, each has the sums of its own.
+// Finishes the columns of a thread that shares them with no other.
 static void finish_alone(const struct building *b) {
     expr sum[COLUMN_REDUCTIONS];
     tile_open_if(LT(b->line, b->lines));
@@ -312,8 +314,8 @@ static void meet(void) {
     tile_append((struct tile_stmt){.kind = TILE_BARRIER, .scope = TILE_GROUP});
 }
 
-// Adds the lanes of each column of the group, one reduction after the other in the same shared memory; all[k]
-// holds the sums of the columns that a thread finishes.
+// Adds up the lanes of each column of the workgroup, one reduction after the other, in shared memory. Sets
+// all[k] to the sums of the columns that a thread finishes.
 static void add_lanes(const struct building *b, expr t, struct fuse_operand *all, int turns) {
     int columns = b->packs * b->r->width, lanes = b->r->lanes;
     const struct tile_buffer *room = NULL;

@@ -10,14 +10,14 @@ enum { STRIDE, LOW, DILATION, INPUT_DILATION, WINDOWS };
 struct sizes {
     int64_t by_x[2 + CONV_AXES], by_w[2 + CONV_AXES], by_y[2 + CONV_AXES];
     int64_t size[SIZES][CONV_AXES], window[WINDOWS][CONV_AXES];
-    int64_t by_group, flip; // by_group: from a group's channels of x to the next group's
+    int64_t by_group, flip; // by_group: the distance in x from the channels of a group to those of the next
 };
 
 bool kernel_can_conv(const struct call *c) {
     return dtype_is_float((zl_dtype)c->in[0]->dtype);
 }
 
-// Sets the sizes of one spatial axis. The kernel has three; fewer are the last ones.
+// Sets the sizes of one spatial axis. The kernel has three; a call with fewer uses the last ones.
 static void set_axis(struct sizes *s, int at, const struct conv_axis *a, zl_array x, zl_array w, zl_array y,
                      int axis) {
     s->by_x[at + 1] = array_stride(x)[axis];

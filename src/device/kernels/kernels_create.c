@@ -1,4 +1,4 @@
-// kernels_create.c - arrays made of nothing: numbers counted up, and random bits.
+// kernels_create.c - arange, and random bits from keys.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
@@ -16,7 +16,7 @@ bool kernel_arange(const struct kernel_place *p, const struct call *c) {
                      is_whole ? ZL_INT64 : ZL_FLOAT64, is_whole);
 }
 
-// Words of each key, one key's after the other's.
+// Writes so many random words of each key, key after key.
 static bool make_words(const struct kernel_place *p, zl_array keys, int64_t words, void *to) {
     int64_t count = keys->size / 2, pairs = words - words / 2;
     struct kernel_work w;
@@ -28,8 +28,8 @@ static bool make_words(const struct kernel_place *p, zl_array keys, int64_t word
     return work_file(&w, "random_bits", "BITS=%b", 0, NULL);
 }
 
-// What a key's part of the result has is a number of bytes: where that is no number of words, words are made
-// beside it.
+// The number of bytes of each key's part of the result need not be a multiple of 4. If it is not, the words
+// are written to scratch memory, and the bytes are copied from there.
 bool kernel_random_bits(const struct kernel_place *p, const struct call *c) {
     zl_array keys = c->in[0], y = call_first(c);
     int64_t count = keys->size / 2, bytes = y->size / count * (int64_t)array_item(y), words = (bytes + 3) / 4;

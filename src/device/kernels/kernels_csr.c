@@ -44,8 +44,8 @@ static const void *host_data(zl_array x) {
     return (const char *)x->storage->data + (size_t)x->offset * array_item(x);
 }
 
-// Checks the indices again on the host, which sets an error that names what is wrong. Returns true if only
-// elements that belong to no row are.
+// Checks the indices again on the host, which sets an error that names what is wrong. Returns true if the
+// only fault is that some elements belong to no row.
 static bool explain(const struct call *c, const struct csr_index *m) {
     zl_array indices = m->indices, pointers = m->pointers;
     return device_fetch(indices->storage) && device_fetch(pointers->storage) &&
@@ -67,9 +67,10 @@ static bool check_now(const struct kernel_place *p, const struct csr_index *m, b
     return done;
 }
 
-// Remembered on both replicas: each is written anew before it holds other values.
+// Checks the indices of m unless that was done before. The result is kept with both replicas, until they are
+// written again.
 static bool check(const struct kernel_place *p, const struct call *c, const struct csr_index *m) {
-    if (p->batch) // nothing runs, and nothing lies there yet
+    if (p->batch) // nothing runs, and the arrays have no memory yet
         return launch_check(p, m, NULL);
     const struct device *d = p->target->device;
     uint64_t tag = tag_of(m);

@@ -1,7 +1,7 @@
 // kernels_flash.c - attention by matrix instructions, and its cotangents, for units that have them.
 //
-// Views are read as they lie, unless their lines are not contiguous or begin elsewhere than at multiples of
-// 16 bytes: the kernels read these at once. Such views are copied.
+// Views are passed as they are if their rows are contiguous and begin at multiples of 16 bytes, which the
+// kernels read at once. Other views are copied.
 
 #include "device/kernels/kernels_flash.h"
 #include "kernel/kernel.h"
@@ -20,9 +20,9 @@ enum {
 
 // Kernels ---------------------------------------------------------------------------------------------------
 
-// Measured on an H200: with the matrix instructions of four warps, eight warps have 16 queries each, and 128
-// keys a turn pay where registers leave room for them; two blocks of a multiprocessor multiply in turns. Else
-// four warps have 32 queries each.
+// Chooses threads, blocks and keys per iteration, as measured on an H200: if four warps multiply together
+// (`joined`), eight warps with 16 queries each are best; 128 keys per iteration pay if there are registers
+// for them; two blocks of a multiprocessor multiply in turns. Otherwise four warps have 32 queries each.
 static void choose(struct flash *f, bool joined) {
     bool is_wide = f->size % 64 == 0 && f->width % 64 == 0;
     f->threads = joined && is_wide ? 256 : 128;
@@ -87,7 +87,7 @@ bool flash_fits(const struct kernel_place *p, const struct attention *a, bool ba
 
 // Calls -----------------------------------------------------------------------------------------------------
 
-// One launch while its arguments are collected, and copies of inputs, which are closed at its end.
+// One launch while its arguments are collected, with copies of inputs, which are freed after it.
 struct flash_call {
     struct kernel_work w;
     struct kernel_scratch copy[INPUTS];
@@ -114,13 +114,13 @@ static bool lies_in_packs(zl_array x) {
     return lies;
 }
 
-// Along an axis of one element nothing is read but the first.
+// Appends strides, which are 0 along axes of size 1.
 static void add_strides(struct flash_call *l, const int64_t *dim, const int64_t *stride) {
     for (int i = 0; i < D; i++)
         WORK_SIZES(&l->w, dim[i] == 1 ? 0 : stride[i]);
 }
 
-// A view: its memory, and as sizes where it begins, in packs, and its strides.
+// Appends a view: its memory, and as sizes its offset in packs and its strides.
 static void add_view(struct flash_call *l, zl_array x) {
     int64_t row_major[D + 1];
     bool lies = lies_in_packs(x);
@@ -152,7 +152,7 @@ static bool launch(struct flash_call *l, const struct flash *f) {
     return done;
 }
 
-// A state that nobody reads is not written.
+// A state that is never read is not written.
 bool flash_attend(const struct kernel_place *p, const struct call *c, const struct attention *a) {
     struct flash f = flash_of(a, false, p->record->group->joined > 0);
     struct flash_call l;

@@ -8,9 +8,9 @@
 #include "op/ops.h"
 
 struct flash { // a kernel's key
-    char name[8]; // no other kernel has such a key
+    char name[8]; // sets its key apart from those of other kernels
     int32_t dtype, backward, size, width, shares, causal, keeps;
-    // of the forward pass: keys of a turn; threads of a block; blocks of a multiprocessor
+    // of the forward pass: keys per iteration; threads per block; blocks per multiprocessor
     int32_t step, threads, blocks;
     double scale;
 };

@@ -3,7 +3,8 @@
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
 
-// Channels that a thread reads at once: 16 bytes where channels and strides are whole runs of such, else one.
+// Returns how many channels a thread reads at once: as many as 16 bytes hold, if channels and strides are
+// multiples of that, else 1.
 static int unit_of(const struct kernel_place *p, const struct fold *f, zl_array x) {
     int width = (int)(16 / array_item(x));
     bool fits = f->channels % width == 0 && f->batch_stride % width == 0 &&

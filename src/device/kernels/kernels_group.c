@@ -1,10 +1,12 @@
-// kernels_group.c - calls that become one kernel: what kernels of elements and of lines have in common.
+// kernels_group.c - groups of calls that become one kernel: what kernels of elements, lines and columns
+// share.
 
 #include "device/kernels/kernels_group.h"
 
 // Finding ---------------------------------------------------------------------------------------------------
 
-// Its number among the inputs, as a dtype or as the inverse of a number; -1: there are too many.
+// Returns the index of an input that is read as a dtype, or as the inverse of a number, and adds it if it is
+// new; -1 if there are too many inputs.
 static int find_input(struct kernel_group *g, zl_array x, zl_dtype dtype, int inverse_of) {
     for (int i = 0; i < g->inputs; i++)
         if (g->input[i] == x && g->dtype[i] == dtype && g->inverse_of[i] == inverse_of)

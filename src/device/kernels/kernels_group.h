@@ -1,4 +1,4 @@
-// kernels_group.h - calls that become one kernel, while they are found, written and run.
+// kernels_group.h - groups of calls that become one kernel, while they are found, written and run.
 
 #ifndef KERNELS_GROUP_H
 #define KERNELS_GROUP_H
@@ -10,15 +10,15 @@ struct kernel_group {
     const struct kernel_place *place; // where it runs
     int inputs;
     zl_array input[KERNEL_OPERANDS];
-    zl_dtype dtype[KERNEL_OPERANDS]; // as they are read
-    // GROUP_ITSELF; or the dtype of a number, given by value, whose inverse is read
+    zl_dtype dtype[KERNEL_OPERANDS]; // the dtypes that they are read as
+    // GROUP_ITSELF or, of a scalar whose inverse is read, its dtype
     int inverse_of[KERNEL_OPERANDS];
 };
 
 enum { GROUP_ITSELF = -1 };
-// Elements of a line from which a kernel of lines pays; how many lines there must be, because fewer leave
-// most of a device idle; and elements of a line up to which even one line pays: a group of threads reads it
-// in about the time of a launch, and a launch less is saved.
+// The least elements of a line for which a kernel of lines pays; the least number of lines, because fewer
+// leave most of a device idle; and the most elements for which even one line pays: a workgroup reads it in
+// about the time of a launch, and one launch is saved.
 enum { GROUP_LINE_LEAST = 128, GROUP_LINES_LEAST = 32, GROUP_LINE_SHORT = 1 << 14 };
 
 // Writes the recipe of the group to *r and finds its inputs; `divide` is that of struct fuse_writer. Returns

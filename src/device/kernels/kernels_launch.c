@@ -80,7 +80,7 @@ void *kernel_reach(const struct kernel_place *p, zl_array x) {
     if (UNLIKELY(array_is(x, ARRAY_INLINE)))
         return reach_number(p, x);
     if (UNLIKELY(p->batch != NULL))
-        return p->batch; // nothing reads it
+        return p->batch; // a placeholder, which is not read
     return device_reach(p->target->device, p->unit, p->lane, x->storage);
 }
 
@@ -103,7 +103,7 @@ void kernel_layout_begin(struct kernel_layout *l, int operands) {
     l->size = 1;
 }
 
-// The axis goes on where the one before it steps: for all operands they are one.
+// Returns whether an axis continues the one before it in all operands, so that both are one axis.
 static bool joins(const struct kernel_layout *l, int64_t dim, const int64_t *stride) {
     for (int k = 0; l->axes && k < l->operands; k++)
         if (l->stride[k][l->axes - 1] != stride[k] * dim)

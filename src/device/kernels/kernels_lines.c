@@ -1,8 +1,9 @@
-// kernels_lines.c - calls with reductions of the last axis among them, as one kernel: softmax, norms.
+// kernels_lines.c - runs groups of calls with reductions over the last axis as one kernel: softmax, norms.
 //
-// Some threads share a row, and hold its elements in registers: each reads its part of the inputs once, in
-// packs, and the stages between reductions compute from that. Of lines too long for this they go along once a
-// stage, and compute anew from the inputs, which the caches hold by then. So memory is read and written once.
+// Several threads share a line and hold its elements in registers: each reads its part of the inputs once, in
+// packs, and the stages between reductions compute from that. If a line is too long for this, each stage goes
+// along it again and computes from the inputs, which are in the caches by then. So memory is read and written
+// once.
 
 #include "device/kernels/kernels_lines.h"
 
@@ -10,18 +11,19 @@
 #include <string.h>
 
 enum {
-    PACK_BYTES = 16, // that a thread reads at once
+    PACK_BYTES = 16, // bytes that a thread reads at once
     LINE_SHORT = 4096,
-    HELD_LEAST = 16, // elements that a thread of a short line holds; or four packs
-    HELD_MOST = 32,  // that a thread holds; twice as many if all are of 16 bits and from one input
-    WARP = 32,       // threads that a line has at least
+    HELD_LEAST = 16, // elements of a short line that a thread holds; four packs if those are more
+    HELD_MOST = 32,  // most elements that a thread holds; twice as many if there is one input and all have 16
+                     // bits
+    WARP = 32,       // the fewest threads of a line
 };
 
 struct lines {
     struct kernel_group g;
     struct line_recipe r;
-    struct kernel_layout l;        // of the inputs, over lines
-    int64_t step[KERNEL_OPERANDS]; // from an element of a line to the next
+    struct kernel_layout l;        // axes of the inputs, across lines
+    int64_t step[KERNEL_OPERANDS]; // the distance between neighbouring elements of a line
 };
 
 // Finding ---------------------------------------------------------------------------------------------------
@@ -40,7 +42,8 @@ static const struct fuse_limits limits = {.calls = FUSE_CALLS,
                                           .line_most = INT64_MAX,
                                           .joins = joins};
 
-// What the group computes; false: it has too many operands, or a result that is not row-major.
+// Writes the recipe of the group. Returns false if it has too many operands or a result that is not
+// row-major.
 static bool write_rows(struct lines *m) {
     const struct fuse_group *g = &m->g.f;
     for (int i = g->begin; i < g->end; i++)
@@ -54,13 +57,13 @@ static bool write_rows(struct lines *m) {
     return true;
 }
 
-// Whether there are so few lines that each may have more threads than is best for many; never where no line
-// may depend on the others.
+// Returns whether there are so few lines that each may have more threads than is best for many lines. Returns
+// false if the result of a line may not depend on the number of lines.
 static bool are_few(int64_t lines) {
     return lines < GROUP_LINES_LEAST && !device_batch_invariant();
 }
 
-// False: there is no such group here.
+// Finds the group of lines that begins at a call. Returns false if there is none.
 static bool find(struct lines *m, const struct program *program, struct call *const *call, int index) {
     struct fuse_group *g = &m->g.f;
     const struct call *c = call[index];
@@ -69,7 +72,7 @@ static bool find(struct lines *m, const struct program *program, struct call *co
     if (line < GROUP_LINE_LEAST || (line > GROUP_LINE_SHORT && are_few(shape->size / line)))
         return false;
     *g = (struct fuse_group){.steps = &program->steps, .call = call, .limits = &limits, .begin = index};
-    memset(&m->r, 0, offsetof(struct line_recipe, f)); // the rest is found: it is large
+    memset(&m->r, 0, offsetof(struct line_recipe, f)); // f is large, and is set by fuse_write
     memcpy(m->r.name, "lines", sizeof "lines");
     return fuse_find(g) && g->reductions && g->end - g->begin > 1 && write_rows(m) && m->r.f.rows > 1;
 }
@@ -82,7 +85,7 @@ static enum line_form form_of(zl_array x, int64_t step) {
     return step == 0 ? LINE_SAME : step == 1 ? LINE_FLAT : LINE_STRIDED;
 }
 
-// False: lines lie along more axes than kernels walk.
+// Sets the layout and the forms of inputs. Returns false if lines need more axes than kernels support.
 static bool lay_out(struct lines *m) {
     const struct kernel_group *g = &m->g;
     int ndim = g->f.ndim;
@@ -105,8 +108,8 @@ static bool lay_out(struct lines *m) {
 
 // Packs and threads -----------------------------------------------------------------------------------------
 
-// Elements of a pack: as many as 16 bytes hold of the widest, if all that lies consecutive begins with whole
-// ones.
+// Returns the elements of a pack: as many elements of the widest contiguous dtype as 16 bytes hold, if lines
+// are a multiple of that and inputs begin at multiples of it in every line; else 1.
 static int width_for(const struct lines *m) {
     const struct kernel_group *g = &m->g;
     size_t item = 1;
@@ -144,8 +147,9 @@ static int64_t packs_of(int64_t line, int threads, int width) {
     return (line + (int64_t)threads * width - 1) / ((int64_t)threads * width);
 }
 
-// Lines that the registers of a group do not hold: many small groups, of which the device has several at
-// once, so that there is always another line to wait for. 1: no cluster holds it.
+// Finds a cluster for a line that the registers of one workgroup do not hold. Prefers small workgroups,
+// because the device then runs several clusters at once, and some line has work while others wait. Sets
+// *threads to those of a workgroup, and returns the number of workgroups; 1 if no cluster holds the line.
 static int cluster_for(const struct kernel_place *p, int64_t line, int width, int most, int *threads) {
     for (int each = LINE_CLUSTER_LEAST; each < LINE_THREADS; each *= 2)
         for (int groups = 2; groups <= p->record->group->cluster; groups *= 2)
@@ -156,8 +160,8 @@ static int cluster_for(const struct kernel_place *p, int64_t line, int width, in
     return 1;
 }
 
-// Along the line, several times: with many threads few lines are under way at once, and those stay in the
-// caches.
+// Returns the threads of a line that is walked several times. With many threads per line, few lines are in
+// flight at once, and those stay in the caches.
 static int threads_along(const struct kernel_place *p, int64_t line) {
     int threads = KERNEL_THREADS;
     while (threads < LINE_THREADS && threads < line / 8 && 2 * threads <= p->record->group->most_threads)
@@ -165,12 +169,12 @@ static int threads_along(const struct kernel_place *p, int64_t line) {
     return threads;
 }
 
-// Few elements per thread, so that many lines are under way; of long lines more, so that its threads wait for
-// fewer others. Where there are few lines per thread has one pack, if there are enough threads: nothing else
-// is under way that would hide how long it computes.
+// Chooses packs and threads. A thread has few elements, so that many lines are in flight; of long lines it
+// has more, so that it waits for fewer other threads. If there are few lines, a thread has one pack, provided
+// that there are enough threads: no other line would hide the time that it computes.
 static void choose(const struct kernel_place *p, struct lines *m) {
     int64_t line = m->g.f.dim[m->g.f.ndim - 1];
-    int inputs = 0; // that vary along a line
+    int inputs = 0; // inputs that vary along a line
     for (int i = 0; i < m->g.inputs; i++)
         inputs += line_input_varies(&m->r, i);
     m->r.rough = is_rough(m);
@@ -195,14 +199,14 @@ static void choose(const struct kernel_place *p, struct lines *m) {
 
 // Running ---------------------------------------------------------------------------------------------------
 
-// Packs of what is contiguous are counted, so that the kernel knows that they are whole.
+// Counts elements of contiguous inputs in packs, so that the kernel knows that their positions are aligned.
 static int64_t in_packs(const struct lines *m, int input, int64_t elements) {
     return fuse_form(&m->r.f, input) == LINE_FLAT ? elements / m->r.width : elements;
 }
 
-// The layout counts packs from here on.
+// Appends the inputs and their tables. From here on, the layout counts packs.
 static bool add_inputs(const struct kernel_place *p, struct kernel_call *k, struct lines *m) {
-    int64_t of[2][KERNEL_OPERANDS] = {{0}}; // first and step
+    int64_t of[2][KERNEL_OPERANDS] = {{0}}; // offset, and step along a line, of each input
     const struct kernel_group *g = &m->g;
     struct kernel_layout *l = &m->l;
     bool ok = true;

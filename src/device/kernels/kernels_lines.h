@@ -1,4 +1,4 @@
-// kernels_lines.h - what a kernel of lines computes: its key, and all that its tile IR is built from.
+// kernels_lines.h - the recipe of a kernel of lines: its key, from which its tile IR is built.
 
 #ifndef KERNELS_LINES_H
 #define KERNELS_LINES_H
@@ -6,27 +6,27 @@
 #include "device/kernels/kernels_group.h"
 
 enum { LINE_REDUCTIONS = 6 };
-// Threads of a group, at most; of a group of a cluster, at least; of clusters that a multiprocessor has at
-// once: registers for 32 numbers and the rest each.
+// The most threads of a workgroup; the fewest of a workgroup in a cluster; the threads of all clusters on a
+// multiprocessor, whose registers hold 32 elements and temporaries for each.
 enum { LINE_THREADS = 1024, LINE_CLUSTER_LEAST = 256, LINE_CLUSTERS = 1280 };
 
-// Packs of a piece that a thread has, where one input is read and where several are: so many are under way at
-// once.
+// Packs of a piece per thread, for stages that read one input and for those that read several: so many loads
+// are in flight at once.
 enum { LINE_DEEP = 4, LINE_SHALLOW = 2 };
 
-// along a line; SAME: one element
+// how an input varies along a line; SAME: not at all
 enum line_form { LINE_FLAT = FUSE_FORMS, LINE_STRIDED, LINE_SAME, LINE_VALUE };
 
 struct line_recipe {
-    char name[8];                       // no other kernel has such a key
+    char name[8];                       // sets its key apart from those of other kernels
     int16_t reductions, wide;           // wide: indices have 64 bits
-    int16_t rough;                      // all that varies along a line has 16 bits, as have results
-    // elements of a pack; packs that a thread holds, 0: it goes along the line
+    int16_t rough;                      // all inputs that vary along a line have 16 bits, and all results
+    // elements of a pack; packs that a thread holds, or 0 for lines in pieces
     int16_t width, packs;
-    int16_t threads, groups;            // of a line: in each group, and groups, which are a cluster
-    // lines are as long as what all threads hold; of lines in pieces: they are whole pieces
+    int16_t threads, groups;            // threads per workgroup; workgroups per line, which form a cluster
+    // lines have exactly as many elements as all threads hold; of lines in pieces: as whole pieces
     int16_t full;
-    int16_t reduction[LINE_REDUCTIONS]; // rows
+    int16_t reduction[LINE_REDUCTIONS]; // rows of the recipe that reduce
     struct fuse_recipe f;
 };
 
@@ -44,22 +44,23 @@ static inline bool line_input_varies(const struct line_recipe *r, int input) { /
 
 // kernels_lines_plan.c --------------------------------------------------------------------------------------
 //
-// Stages follow each other: one goes along the line for the reductions that need none before them, the next
-// for those that need these, the last for the results. What costs much and is used again is kept; the rest is
-// computed anew.
+// Stages follow each other. The first goes along the line for the reductions that depend on no others, the
+// next for those that depend on these, and the last for the results. Values that are expensive and used again
+// are kept; the rest is computed again.
 
-// What a stage computes, as references, and what it takes, as bits.
+// The values that a stage computes, as references, and those that it reads, as bits.
 struct line_function {
     int count;
     int16_t wanted[FUSE_CALLS];
-    uint32_t inputs, rows; // rows: of lines, computed before
-    uint32_t inverses;     // rows of one element a line that are divided by
-    uint32_t kept;         // rows of elements, computed in earlier stages
+    uint32_t inputs, rows; // rows: of one element per line, computed before
+    uint32_t inverses;     // rows of one element per line that are divisors
+    uint32_t kept;         // rows of elements, computed by earlier stages
 };
 
 struct line_plan {
     int levels;                   // stages before the last
-    int8_t level[FUSE_CALLS];   // of rows: the stage that computes it, or after whose predecessor it is known
+    int8_t level[FUSE_CALLS];   // of rows: the stage that computes it; of rows of one element per line: the
+                                // first that may read it
     uint32_t kept, rows, inverse; // of all stages
     struct line_function stage[LINE_REDUCTIONS + 1];
 };

@@ -1,12 +1,12 @@
-// kernels_lines_build.c - the tile kernel of a recipe of lines.
+// kernels_lines_build.c - builds the tile kernel of a recipe that reduces lines.
 //
-// A group has some lines, each of which is a row of its tiles; threads hold the elements in registers. A
-// stage is a map over these tiles, and the reductions of what it computed. Lines that registers do not hold
-// are cut into pieces: a stage is then a loop over them, in which each thread combines its elements of all
-// pieces.
+// A workgroup handles some lines, each of which is a row of its tiles; threads hold the elements in
+// registers. A stage is a map over these tiles, and the reductions of what the map computed. Lines that
+// registers do not hold are divided into pieces: a stage is then a loop over the pieces, in which each thread
+// combines its elements of all pieces.
 //
-// Sums make results differ in the last bits from those of the CPU: so exponentials and quotients may too, and
-// are shorter here.
+// Sums make results differ in the last bits from those of the CPU anyway. So exponentials and quotients may
+// differ too, and are computed by shorter formulas here.
 
 #include "device/kernels/kernels_lines.h"
 #include "pass/pass.h"
@@ -19,34 +19,36 @@
 
 static const struct tile_type f32 = {TILE_FLOAT, 32, 1};
 
-// Rows of the table of inputs: where its first line begins, and the distance of its elements.
+// The rows of the table of inputs: the position of the first line, and the distance between elements of a
+// line.
 enum { FIRST, STEP, ROWS };
 
 struct building {
     const struct line_recipe *r;
     struct line_plan plan;
     bool has_exp2;
-    bool is_loose;                    // see below
-    int64_t count, held;              // lines of a group; elements of a row of its tiles
-    expr packs;                       // of a line
-    expr lines, line, inner, group;   // of all; elements of a line; of tile_walk; which group this is
+    bool is_loose;                  // see is_loose()
+    int64_t count, held;            // lines of a workgroup; elements in a row of its tiles
+    expr packs;                     // packs of a line
+    expr lines, line, inner, group; // the number of lines; elements per line; as in tile_walk; the workgroup
     const struct tile_buffer *s, *of; // tables: of axes, of inputs
     struct fuse_operand x[KERNEL_OPERANDS];
-    // By output: its memory. By input: where the lines of the group begin, in packs; what the group holds of
-    // it.
+    // By output: its memory. By input: where the lines of the workgroup begin, in packs; the elements that
+    // the workgroup holds.
     const struct tile_buffer *y[KERNEL_OPERANDS], *at[KERNEL_OPERANDS], *tile[KERNEL_OPERANDS];
-    // By reduction: what is reduced, and the result. By row: its elements that are kept, or one a line; the
-    // inverse of that.
+    // By reduction: its operand and its result. By row of the recipe: values that are kept, per element or
+    // per line; the inverse of a value per line.
     const struct tile_buffer *part[LINE_REDUCTIONS], *sum[LINE_REDUCTIONS], *kept[FUSE_CALLS],
         *inverse[FUSE_CALLS];
-    // In a map: the row of the tiles, the element of the row and of the line, and what rows of the recipe
-    // are.
+    // In a map: the row of the tiles; the element, in the row and in the line; the values of the recipe's
+    // rows.
     expr i, j, along, value[FUSE_CALLS];
 };
 
 // Notation --------------------------------------------------------------------------------------------------
 
-// A tile of the group: a row a line, or one element a line. Its vectors are packs.
+// Allocates a tile of the workgroup in registers: one row per line, or one element per line. Its vectors are
+// packs.
 static const struct tile_buffer *tile(const struct building *b, char letter, int at, zl_dtype dtype,
                                       bool of_lines) {
     char name[16];
@@ -58,7 +60,7 @@ static const struct tile_buffer *tile(const struct building *b, char letter, int
     return t;
 }
 
-// The element of this point.
+// Returns the element of a tile at the current point of a map.
 static expr element(const struct building *b, const struct tile_buffer *t) {
     return t ? tile_load(t, t->ndim, (const expr[]){b->i, b->j}, NULL, NULL) : NULL;
 }
@@ -69,7 +71,7 @@ static void put(const struct building *b, const struct tile_buffer *t, expr valu
         s->is_once = once;
 }
 
-// Maps over the lines of the group, or over the elements of all its lines; `rows` and `columns` of them.
+// Opens a map over lines of the workgroup.
 static void open_lines(struct building *b, expr rows) {
     const struct tile_name *i = tile_index("i", rows);
     tile_open_map(1, &i, &rows);
@@ -78,7 +80,8 @@ static void open_lines(struct building *b, expr rows) {
     b->j = b->along = NULL;
 }
 
-// Where there is a first column, these are those of a piece, which no other touches.
+// Opens a map over the elements of lines. If `first` is given, they are those of a piece that begins there,
+// and no other map touches its part of the tiles.
 static void open_elements(struct building *b, expr rows, expr columns, expr first) {
     const struct tile_name *name[] = {tile_index("i", rows), tile_index("j", columns)};
     struct tile_stmt *s = tile_open_map(2, name, (const expr[]){rows, columns});
@@ -92,14 +95,14 @@ static void open_elements(struct building *b, expr rows, expr columns, expr firs
 
 // Mathematics -----------------------------------------------------------------------------------------------
 
-// What brings a divisor to where its inverse has all its digits.
+// Returns a power of two that brings a divisor into the range where its inverse has full precision.
 static expr scale_of(expr b) {
     expr size = ABS(b), small = LT(size, F32(0x1p-64)), large = GT(size, F32(0x1p64));
     return SELECT(small, F32(0x1p64), SELECT(large, F32(0x1p-64), F32(1)));
 }
 
-// a/b from 1/b, with what is left over added: rounded as the quotient is, nearly always. Of what is not
-// finite, and where the quotient is too large to be, the first guess is right, and the rest is not finite.
+// Returns a / b from 1 / b and one correction by the remainder, which rounds correctly nearly always. If the
+// remainder is not finite, because an operand or the quotient is not, the first guess is right.
 static expr short_quotient(expr a, expr b, expr inverse, bool is_rough) {
     expr scale = scale_of(b);
     a = MUL(a, scale);
@@ -128,7 +131,8 @@ static expr input_value(const struct building *b, int input) {
     return b->tile[input] ? element(b, b->tile[input]) : read_input(b, input);
 }
 
-// Which is 1 at least, so that its inverse needs neither a scale nor a correction.
+// Returns whether a row is the sum of a softmax, which is at least 1, so that its inverse needs neither a
+// scale nor a correction.
 static bool is_sum_of_softmax(const struct building *b, int row) {
     return b->is_loose && row == b->r->reduction[1];
 }
@@ -198,8 +202,8 @@ static expr line_number(const struct building *b) {
     return b->count == 1 ? b->group : ADD(MUL(b->group, tile_number(b->count)), b->i);
 }
 
-// Finds where the lines of the group begin in each input, and reads what has one element a line. After the
-// last line comes the last again, so that all are there to be read.
+// Finds where the lines of the workgroup begin in each input, and reads inputs with one element per line. If
+// the workgroup has rows past the last line, they repeat that line, so that all reads are valid.
 static void find_places(struct building *b) {
     const struct fuse_recipe *f = &b->r->f;
     expr place[KERNEL_OPERANDS];
@@ -220,7 +224,7 @@ static void find_places(struct building *b) {
     tile_close();
 }
 
-// Inputs that several stages read are held by the group.
+// Returns whether the workgroup holds an input in registers, because several stages read it.
 static bool is_held(const struct building *b, int input) {
     int stages = 0;
     for (int i = 0; i <= b->plan.levels; i++)
@@ -228,7 +232,8 @@ static bool is_held(const struct building *b, int input) {
     return b->r->packs && line_input_varies(b->r, input) && stages > 1;
 }
 
-// Weights of a norm, which all lines read: lines themselves should not push them out of the caches.
+// Returns whether an input is contiguous along lines but not held. It may be the weights of a norm, which all
+// lines read, and which the lines themselves should not push out of the caches.
 static bool has_weights(const struct building *b) {
     bool has = false;
     for (int k = 0; k < b->r->f.inputs; k++)
@@ -251,8 +256,8 @@ static void fill(const struct tile_buffer *t, enum tile_op combine) {
                                        .value = tile_identity_value(combine, t->type)});
 }
 
-// What the tile of an input holds behind the end of lines: nothing that counts for the first reduction of the
-// input itself.
+// Returns the op whose identity fills the tile of an input past the end of lines: that of the first reduction
+// of the input itself, else addition.
 static enum tile_op filling_of(const struct building *b, int input) {
     for (int k = 0; k < b->r->reductions; k++)
         if (line_row(b->r, b->r->reduction[k])->arg[0] == (FUSE_INPUT | input))
@@ -286,8 +291,8 @@ static bool reduces_in(const struct building *b, int k, int stage) {
     return b->plan.level[b->r->reduction[k]] == stage + 1;
 }
 
-// A stage that reads no memory computes whole tiles, without branches where lines do not fill them: what lies
-// behind their end is cut off before it is reduced.
+// Returns whether a stage computes whole tiles, without branches at the end of lines, because it reads no
+// memory. Elements past the end are masked before they are reduced.
 static bool is_cut(const struct building *b, int stage) {
     bool cuts = !b->r->full && b->r->packs && stage < b->plan.levels;
     for (int k = 0; k < b->r->f.inputs; k++)
@@ -296,7 +301,8 @@ static bool is_cut(const struct building *b, int stage) {
     return cuts;
 }
 
-// What is reduced: the elements themselves, or what the pieces of a line have been combined to.
+// Allocates the operands and results of the stage's reductions. Operands hold the elements themselves or, of
+// lines in pieces, the combination of the elements of all pieces.
 static void open_parts(struct building *b, int stage) {
     for (int k = 0; k < b->r->reductions; k++) {
         if (!reduces_in(b, k, stage))
@@ -309,7 +315,7 @@ static void open_parts(struct building *b, int stage) {
     }
 }
 
-// The part of a tile that is in the lines, and what does not count.
+// Returns a copy of a reduction's operand in which elements past the end of lines are the identity.
 static const struct tile_buffer *cut(struct building *b, int k) {
     const struct tile_buffer *inside =
         tile(b, 'c', k, (zl_dtype)line_row(b->r, b->r->reduction[k])->from, false);
@@ -356,13 +362,13 @@ static void put_results(struct building *b, bool of_lines) {
         }
 }
 
-// The lines of the group that there are.
+// Returns how many lines the workgroup has: the last one may have fewer.
 static expr lines_here(const struct building *b) {
     return b->count == 1 ? tile_number(1)
                          : MIN(tile_number(b->count), SUB(b->lines, MUL(b->group, tile_number(b->count))));
 }
 
-// A row that is kept, and perhaps reduced by this stage.
+// Returns the tile of a row that is kept: the operand of a reduction of this stage, if the row is one.
 static const struct tile_buffer *tile_for(const struct building *b, int row, int stage) {
     for (int k = 0; k < b->r->reductions; k++)
         if (reduces_in(b, k, stage) && line_row(b->r, b->r->reduction[k])->arg[0] == row)
@@ -370,7 +376,8 @@ static const struct tile_buffer *tile_for(const struct building *b, int row, int
     return tile(b, 'v', row, line_dtype(b->r, row), false);
 }
 
-// Opens the loop over the pieces of a line. Returns the first element of one.
+// Opens the loop over the pieces of a line. Sets *columns to the elements of a piece, and returns the first
+// one.
 static expr open_pieces(const struct building *b, expr *columns) {
     int64_t each = b->held / b->r->width;
     expr packs = tile_number(each), all = FLOORDIV(b->line, tile_number(b->r->width));
@@ -383,8 +390,8 @@ static expr open_pieces(const struct building *b, expr *columns) {
     return MUL(before, tile_number(b->r->width));
 }
 
-// Elements of a piece, which may be others in each stage: what is read of several inputs needs more
-// registers.
+// Returns the elements of a piece, which may differ from stage to stage: a stage that reads several inputs
+// needs more registers.
 static int64_t piece_of(const struct building *b, int stage) {
     int inputs = 0;
     for (int k = 0; k < b->r->f.inputs; k++)
@@ -392,7 +399,8 @@ static int64_t piece_of(const struct building *b, int stage) {
     return (int64_t)(inputs > 1 ? LINE_SHALLOW : LINE_DEEP) * b->r->threads * b->r->width;
 }
 
-// What a stage reads of a piece, in registers: all of it is under way before anything is computed or written.
+// Allocates registers for the inputs that a stage reads of a piece. All loads are issued before anything is
+// computed or written.
 static void declare_piece(struct building *b, int stage) {
     for (int k = 0; k < b->r->f.inputs; k++)
         b->tile[k] = b->plan.stage[stage].inputs >> k & 1 && line_input_varies(b->r, k)
@@ -446,7 +454,7 @@ static void build_stage(struct building *b, int stage) {
     reduce_parts(b, stage);
 }
 
-// A row of one element a line, or the inverse of it, for all lines of the group.
+// Computes a row of one element per line, or its inverse, for all lines of the workgroup.
 static const struct tile_buffer *build_row(struct building *b, int row, bool inverts) {
     const struct tile_buffer *t =
         tile(b, inverts ? 'q' : 'v', row, inverts ? ZL_FLOAT32 : line_dtype(b->r, row), true);
@@ -483,9 +491,10 @@ static void build_group(struct building *b) {
     tile_close();
 }
 
-// Whether groups of a cluster exchange the maximum of a softmax with the sum. Exponentials of 16 bits are
-// computed again, as registers do not hold them. What lies behind the end of lines has to be -inf, so that no
-// tile is cut before the sum; and before it nothing is kept that comes from the maximum but the exponentials.
+// Returns whether the workgroups of a cluster exchange the maximum of a softmax together with the sum. They
+// do not for elements of 16 bits, whose exponentials are computed again because registers do not hold them.
+// Elements past the end of lines have to be -inf, so that no tile is masked before the sum, and nothing but
+// the exponentials may be kept that is computed from the maximum.
 static bool is_loose(const struct line_recipe *r, const struct line_plan *p) {
     if (r->groups == 1 || r->rough || !line_is_softmax(r) ||
         (!r->full && fuse_is_row(line_row(r, r->reduction[0])->arg[0])))

@@ -1,4 +1,4 @@
-// kernels_lines_plan.c - which stage of a kernel of lines computes what.
+// kernels_lines_plan.c - decides which stage of a kernel of lines computes which values.
 
 #include "device/kernels/kernels_lines.h"
 
@@ -29,7 +29,8 @@ bool line_is_softmax(const struct line_recipe *r) {
            less->arg[1] == r->reduction[0];
 }
 
-// A few instructions, which cost less than a register for each element.
+// Returns whether it costs less to compute a row again, in a few instructions, than to keep a register per
+// element.
 static bool is_cheap(const struct line_recipe *r, const struct fuse_op *op) {
     switch ((enum tile_op)op->op) {
     case TILE_EXP: return r->rough;
@@ -113,7 +114,7 @@ static void list_wanted(const struct line_recipe *r, const struct line_plan *p, 
             want(f, fuse_output_row(&r->f, k));
 }
 
-// The last stage first: what it wants of earlier ones is kept there.
+// The last stage is planned first, because earlier stages keep what it needs of them.
 void line_plan(const struct line_recipe *r, struct line_plan *out) {
     *out = (struct line_plan){0};
     find_levels(r, out);

@@ -1,7 +1,7 @@
-// kernels_map.c - elementwise calls of one shape as one kernel.
+// kernels_map.c - runs groups of elementwise calls of one shape as one kernel.
 //
-// A group's recipe, with what is chosen here for its sizes, is the kernel's key, and all that it is built
-// from (fuse/map.c).
+// The key of the kernel is the group's recipe with what is chosen here for its sizes; the kernel is built
+// from it alone (fuse/map.c).
 
 #include "device/kernels/kernels_group.h"
 
@@ -9,22 +9,24 @@
 #include <string.h>
 
 enum {
-    RUN_BYTES = 16,   // that a thread reads at once
-    RUN_LEAST = 4096, // elements from which it does
-    TWICE_WIDTH = 8,  // of so many elements it reads two runs, before it computes: they take long
+    RUN_BYTES = 16,   // bytes that a thread reads at once
+    RUN_LEAST = 4096, // elements from which it reads runs
+    TWICE_WIDTH = 8,  // with runs of so many elements, a thread reads two runs before it computes, which
+                      // takes long
     TWICE_LEAST = 1 << 22,
 };
 
 struct map_group {
     struct kernel_group g;
     struct fuse_map r;
-    zl_array first;         // of the outputs
-    struct kernel_layout l; // of the inputs
+    zl_array first;         // the first output
+    struct kernel_layout l; // layout of the inputs
 };
 
 // Finding ---------------------------------------------------------------------------------------------------
 
-// A power of two has an exact inverse.
+// Returns how a division is computed: as a product, if the divisor is a power of two, whose inverse is exact;
+// as a FUSE_QUOTIENT, if it is another scalar of a usual magnitude in f16, bf16 or f32; else as it is.
 static int divide(const struct fuse_writer *w, int index) {
     zl_array by = w->g->call[index]->in[1];
     zl_dtype dtype = (zl_dtype)fuse_step(w->g, index)->dtype[2];
@@ -38,7 +40,8 @@ static int divide(const struct fuse_writer *w, int index) {
     return frexp(size, &exponent) == 0.5 ? TILE_MUL : is_short ? FUSE_QUOTIENT : TILE_DIV;
 }
 
-// Results lie without gaps, but their axes may be in any order: the kernel walks them in that of the first.
+// Returns whether all results have the same order of axes. They are dense, and the kernel walks the axes in
+// the order of the first result.
 static bool outputs_lie_alike(struct map_group *m) {
     const struct fuse_group *g = &m->g.f;
     m->first = NULL;
@@ -69,7 +72,8 @@ static const struct fuse_limits limits = {.calls = FUSE_CALLS,
                                           .asides = true,
                                           .fits = write_rows};
 
-// A call that is not ready is a group by itself, and fails when it runs.
+// Finds the group that begins at a call. A call that is not ready is a group by itself, and fails when it
+// runs.
 static void find(struct map_group *m, const struct program *program, struct call *const *call, int index) {
     struct fuse_group *g = &m->g.f;
     *g = (struct fuse_group){.steps = &program->steps, .call = call, .limits = &limits, .begin = index};
@@ -109,13 +113,13 @@ static int form_of(const struct map_group *m, int at) {
     return is_flat(&m->l, at) ? FUSE_VECTOR : FUSE_STRIDED;
 }
 
-// Inputs of which a thread reads more than one element.
+// Returns whether a thread reads more than one element of an input.
 static bool has_runs(const struct map_group *m, int at) {
     int form = fuse_form(&m->r.f, at);
     return form == FUSE_VECTOR || form == FUSE_STRIDED;
 }
 
-// Elements that a thread takes at once: as many as 16 bytes hold of the widest.
+// Returns the elements that a thread takes at once: as many of the widest dtype as 16 bytes hold.
 static int widest_run(const struct map_group *m) {
     const struct kernel_group *g = &m->g;
     size_t item = 1;
@@ -128,7 +132,8 @@ static int widest_run(const struct map_group *m) {
     return RUN_BYTES / (int)item;
 }
 
-// Whether runs of a strided input lie as they are read: along the last axis, which is made of whole ones.
+// Returns whether a strided input can be read in runs: along the last axis, which has to be a multiple of the
+// width, its elements are contiguous or all the same.
 static bool strides_fit(const struct map_group *m, int at, int width) {
     const int64_t *stride = m->l.stride[at];
     int last = m->l.axes - 1;
@@ -150,7 +155,7 @@ static bool width_fits(const struct map_group *m, int width) {
     return true;
 }
 
-// Where 16 bytes do not lie together in all inputs, half of them or a quarter may.
+// Returns the width of runs. If not all inputs allow 16 bytes, runs may have a half or a quarter of that.
 static int width_of(const struct map_group *m) {
     int widest = m->l.size < RUN_LEAST ? 1 : widest_run(m);
     for (int width = widest; width > 1 && 4 * width >= widest; width /= 2)
@@ -179,7 +184,7 @@ static void lay_out(struct map_group *m) {
 
 // Running ---------------------------------------------------------------------------------------------------
 
-// The kernel's table of axes.
+// Appends the kernel's table of axes.
 static void add_axes(struct kernel_call *k, const struct map_group *m, const struct kernel_layout *l) {
     int64_t value[KERNEL_OPERANDS + 1][KERNEL_AXES] = {{0}};
     int rows = 1;
@@ -194,7 +199,8 @@ static void add_axes(struct kernel_call *k, const struct map_group *m, const str
     kernel_add_rows(k, rows, KERNEL_AXES, value[0], KERNEL_AXES, m->r.wide);
 }
 
-// One launch, with more offset for each input, and where the outputs go on.
+// Launches the kernel once, with offset[i] added to the position of input i, and with outputs from element
+// `from` on.
 static bool launch(const struct kernel_place *p, const struct kernel_tiles *kernel, const struct map_group *m,
                    const struct kernel_layout *l, const int64_t *offset, int64_t from) {
     int64_t size[2 * KERNEL_OPERANDS + 3] = {l->size};
@@ -226,7 +232,8 @@ static void drop_first(struct kernel_layout *l) {
         memmove(l->stride[k], l->stride[k] + 1, sizeof l->dim[0] * (size_t)l->axes);
 }
 
-// Kernels walk KERNEL_AXES axes; the outer ones are walked here.
+// Launches the kernel. It walks up to KERNEL_AXES axes; the outer ones are walked here, with a launch for
+// each index.
 static bool launch_all(const struct kernel_place *p, const struct kernel_tiles *kernel,
                        const struct map_group *m, const struct kernel_layout *l, const int64_t *offset,
                        int64_t from) {
@@ -250,8 +257,8 @@ static bool is_copy(const struct map_group *m) {
            fuse_is_strided(fuse_form(r, 0));
 }
 
-// The only input and the output, which lies without gaps in the order of the axes. False: it is no copy, or
-// not across.
+// Writes the layout of a copy to *out: the output, which is dense in the order of the axes, and the input.
+// Returns false if the group is not a copy, or if the copy is no transposition.
 static bool is_transpose(const struct map_group *m, struct kernel_layout *out) {
     int64_t dense = m->l.size;
     if (!is_copy(m))

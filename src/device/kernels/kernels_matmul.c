@@ -1,28 +1,28 @@
-// kernels_matmul.c - products of matrices of any strides, also of those that indices choose and of parts of
-// the inner axis, by src/kernel/matmul.tile.
+// kernels_matmul.c - products of matrices of any strides, also of matrices that indices select (gather_mm)
+// and of segments of the inner axis (segmented_mm), by src/kernel/matmul.tile.
 //
-// f16, bf16 and fp8 are multiplied and summed in f32, int8 in int32. What a product is added to is copied to
-// where the result goes, and read there.
+// f16, bf16 and fp8 are multiplied and summed in f32, int8 in int32. The matrix that addmm adds is copied to
+// the memory of the result, and read there.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
 
-enum kind { BATCH, CHOSEN, PARTS }; // all of a batch; those that indices say; parts of the inner axis
+enum kind { BATCH, CHOSEN, PARTS }; // all of a batch; those that indices select; segments of the inner axis
 
 bool kernel_can_matmul(const struct call *c) {
     return dtype_is_float((zl_dtype)c->in[0]->dtype) || c->op == &op_matmul_int8 || c->op == &op_matmul_fp8;
 }
 
-// A product of which batch says what differs from one to the next.
+// Products of a batch, whose layout holds the strides from one product to the next.
 struct product {
     enum kind kind;
     struct kernel_layout batch;
     zl_array a, b, y, first,
-        second; // first, second: of indices; of a BATCH the matrices, which are not read as such
+        second; // of indices; for BATCH, the matrices serve as placeholders
     int64_t a_step, b_step, a_count, b_count;
 };
 
-// The product of the first two inputs, without axes of its batch.
+// Returns the product of the first two inputs, without batch axes.
 static struct product product_of(const struct call *c, enum kind kind, zl_array first, zl_array second) {
     struct product f = {
         .kind = kind, .a = c->in[0], .b = c->in[1], .y = call_first(c), .first = first, .second = second};
@@ -30,7 +30,7 @@ static struct product product_of(const struct call *c, enum kind kind, zl_array 
     return f;
 }
 
-// Whether positions need more than 31 bits, past the ends of blocks too.
+// Returns whether positions need more than 31 bits, including those past the ends of blocks.
 static bool is_wide(const struct product *f, int64_t inner) {
     int64_t most = MAX_OF(MAX_OF(kernel_elements(f->a), kernel_elements(f->b)), MAX_OF(f->y->size, inner));
     most = MAX_OF(most, MAX_OF(kernel_elements(f->first), kernel_elements(f->second)));
@@ -52,7 +52,7 @@ static bool multiply(const struct kernel_place *p, const struct call *c, const s
     struct kernel_work w;
     work_open(&w, p, c->op->name);
     WORK_SIZES(&w, f->batch.size, m, n, inner);
-    for (size_t i = 0; i < COUNT(in); i++) { // an empty one is not read
+    for (size_t i = 0; i < COUNT(in); i++) { // an empty input is not read
         work_place(&w, in[i]->size ? in[i] : y);
         WORK_SIZES(&w, in[i]->offset);
     }
@@ -67,7 +67,7 @@ static bool multiply(const struct kernel_place *p, const struct call *c, const s
     work_value(&w, &beta, sizeof beta);
     work_result(&w, y);
     w.wide |= is_wide(f, inner);
-    // Batches of two axes and more have one kernel.
+    // All batches of two and more axes share a kernel.
     return WORK_FILE(
         &w, "matmul",
         "ITEM=%t,WIDE=%t,FLOAT=%t,OUT=%t,WHICH=%t,GIVEN=%t,KIND=%d,INTEGER=%d,SCALED=%d,ADDS=%d,AXES=%d,%i",
@@ -76,7 +76,7 @@ static bool multiply(const struct kernel_place *p, const struct call *c, const s
         f->batch.axes < 2 ? f->batch.axes : KERNEL_AXES);
 }
 
-// What a call of addmm adds is where its result goes, unless beta is 0.
+// Copies the matrix that addmm adds to the memory of the result, unless beta is 0.
 static bool bring_added(const struct kernel_place *p, const struct call *c) {
     zl_array y = call_first(c);
     return op_arg_double(call_args(c)[ADDMM_BETA]) == 0 ||

@@ -5,21 +5,22 @@
 #include "op/ops.h"
 
 enum {
-    LINES_MOST = 4, // rows
+    LINES_MOST = 4, // rows of a
     PACK_BYTES = 16,
     WARP = 32,
-    COLUMNS_MANY = 1 << 15, // of a matrix
+    COLUMNS_MANY = 1 << 15, // columns of b from which a warp has two of them
 };
 
-// Rows of a, and the columns of b.
+// The rows of a and the columns of b.
 struct few {
     int64_t m, n, k, a_step, b_step;
     int row;  // the axis of rows
-    int pack; // elements
+    int pack; // elements per access
 };
 
-// The axes of a batch whose matrices are all the same one are axes of rows, if there is one row in each.
-// False: there are more matrices, or axes of rows that are not one.
+// Finds the axis of rows: the last axis of `a` but one or, if that has size 1, the only other batch axis,
+// along which all matrices b are the same. Returns false if matrices b differ, or if there are more such
+// axes.
 static bool fold(struct few *f, zl_array a, zl_array b) {
     f->row = a->ndim - 2;
     for (int i = f->row - 1; i >= 0; i--) {
@@ -76,9 +77,9 @@ bool kernel_matmul_few(const struct kernel_place *p, const struct call *c) {
     work_value(&w, &scale, sizeof scale);
     work_value(&w, &beta, sizeof beta);
     work_result(&w, y);
-    // On an H200, four warps for a column read 4 MB in 2.9 us and 96 MB in 24.6, one warp in 3.7 and 26.8. Of
-    // many columns each warp has two: of 151936 x 1024 that takes 70 us, and four warps for each would take
-    // 115.
+    // On an H200, with four warps per column, 4 MB are read in 2.9 us and 96 MB in 24.6; with one warp, in
+    // 3.7 and 26.8. With many columns, each warp has two: 151936 x 1024 takes 70 us; with four warps per
+    // column, it would take 115.
     bool has_many = f.n >= COLUMNS_MANY;
     return WORK_FILE(&w, "matmul_few",
                      "ITEM=%t,WIDE=%t,PACK=%d,LINES=%d,COLUMNS=%d,PARTS=%d,SCALED=%d,ADDS=%d,%i", dtype,

@@ -1,12 +1,11 @@
-// kernels_move.c - elements moved from one layout to another, and what is put together of that: concatenate,
-// pad, slices that are replaced. Elements are moved by their size, whatever they are, unless they are
-// converted or combined.
+// kernels_move.c - copies between layouts, and the ops that consist of them: concatenate, pad, slice_update.
+// Elements are copied by their size, whatever their dtype is, unless they are converted or combined.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
 
-// What becomes of elements: those of `from` are converted to those of `item` and, unless that is UPDATE_SET,
-// combined with what is there.
+// How elements are written: converted from `from` to `item` and, unless `update` is UPDATE_SET, combined with
+// the elements that are there.
 struct recipe {
     int32_t item, from; // as %t of WORK_FILE
     enum update update;
@@ -23,16 +22,17 @@ static struct recipe to_update(enum update update, zl_dtype dtype) {
 
 // Moving ----------------------------------------------------------------------------------------------------
 
-// One side of a move: memory of so many elements, or a number; where its first element is, and its strides.
+// One side of a move: memory of so many elements, or a number; the position of the first element, and the
+// strides.
 struct side {
     void *memory;
     const void *number;
     int64_t elements, at;
-    const int64_t *stride; // NULL: all are one
+    const int64_t *stride; // NULL: one element for all
 };
 
-// Neighbours that are moved at once, 16 bytes of them at most: all operands have them along the last axis,
-// and lie in whole runs.
+// Returns how many neighbouring elements are moved at once, 16 bytes at most: all operands are contiguous
+// along the last axis and begin at multiples of that everywhere.
 static int width_of(const struct kernel_layout *l, size_t bytes, const struct side *side) {
     int last = l->axes - 1, width = (int)(16 / bytes);
     for (bool fits = false; width > 1 && !fits; width = fits ? width : width / 2) {
@@ -47,7 +47,7 @@ static int width_of(const struct kernel_layout *l, size_t bytes, const struct si
     return width;
 }
 
-// Counts a layout and where its operands begin in runs.
+// Counts a layout, and the positions of its operands, in runs.
 static void count_runs(struct kernel_layout *l, int width, struct side *side) {
     for (int k = 0; width > 1 && k < l->operands; k++) {
         for (int i = 0; i < l->axes - 1; i++)
@@ -75,11 +75,11 @@ static bool fill(const struct kernel_place *p, size_t bytes, struct kernel_layou
     return WORK_FILE(&w, "fill", "ITEM=%t,WIDTH=%d,%i", kernel_word(bytes), width);
 }
 
-// side: where elements go, and where they come from.
+// Moves elements from side[1] to side[0].
 static bool combine(const struct kernel_place *p, struct recipe r, struct kernel_layout *l,
                     struct side side[2]) {
     struct kernel_work w;
-    bool sets = r.update == UPDATE_SET; // what combines is left out then
+    bool sets = r.update == UPDATE_SET; // the kernel then ignores COMBINE
     int width = sets && r.item == r.from ? width_of(l, zl_dtype_size((zl_dtype)r.item), side) : 1;
     work_open(&w, p, "move");
     w.wide = MAX_OF(side[0].elements, side[1].elements) > KERNEL_NARROW;
@@ -92,7 +92,7 @@ static bool combine(const struct kernel_place *p, struct recipe r, struct kernel
                      sets ? TILE_ADD : op_update_row(r.update), width);
 }
 
-// A number that is combined with elements lies in memory, where kernels read it once for each.
+// Combines elements with a number, which is written to memory for the kernel.
 static bool combine_number(const struct kernel_place *p, struct recipe r, struct kernel_layout *l,
                            struct side to, const void *number) {
     struct kernel_layout one;
@@ -119,7 +119,8 @@ static bool change(const struct kernel_place *p, struct recipe r, int ndim, cons
     if (sets && !from.number && r.item == r.from && kernel_is_transpose(&l))
         return kernel_transpose(p, bytes, &l, (struct kernel_end){to.memory, to.at},
                                 (struct kernel_end){from.memory, from.at});
-    if (UNLIKELY(l.axes > KERNEL_AXES)) // the text takes longer than the launch
+    if (UNLIKELY(l.axes > KERNEL_AXES)) // only then is the text of the shape made, which takes longer than a
+                                        // launch
         return kernel_check_axes(&l, shape_text(ndim, dim));
     to.elements = to.elements ? to.elements : kernel_layout_reach(&l, 0, to.at);
     if (fills)
@@ -135,7 +136,7 @@ static bool move(const struct kernel_place *p, zl_array like, int ndim, const in
     return change(p, to_set((zl_dtype)like->dtype), ndim, dim, to, from);
 }
 
-// An array as it lies; its number in room, if it is one.
+// Returns the side of a move that an array is; the number of an inline scalar is written to `room`.
 static struct side side_of(const struct kernel_place *p, zl_array x, union scalar *room) {
     if (!array_is(x, ARRAY_INLINE))
         return (struct side){kernel_reach(p, x), NULL, kernel_elements(x), x->offset, array_stride(x)};
@@ -214,7 +215,7 @@ bool kernel_pad(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0], y = call_first(c);
     union scalar room, number;
     struct side to = side_of(p, y, NULL), padding = side_of(p, c->in[1], &number);
-    padding.stride = NULL; // the same for all elements
+    padding.stride = NULL; // one number for all elements
     if (!move(p, y, y->ndim, y->dim, to, padding))
         return false;
     for (int i = 0; i < y->ndim; i++)

@@ -7,7 +7,7 @@ bool kernel_can_divmod(const struct call *c) {
     return tile_row_takes(TILE_REM, (zl_dtype)c->in[0]->dtype);
 }
 
-// Results are row-major: both have to lie alike.
+// Both results are row-major, so that they have the same layout.
 bool kernel_divmod(const struct kernel_place *p, const struct call *c) {
     zl_array y = call_first(c), a = c->in[0], b = c->in[1];
     struct kernel_layout l;

@@ -1,12 +1,12 @@
-// kernels_positions.c - places in an array that arrays of indices give, of any number and dtypes: their part
-// of kernels, which are built for them, and the ops that read there.
+// kernels_positions.c - positions in an array that arrays of indices give, of any number and dtypes: the code
+// that kernels use to compute them, and the ops that read at them.
 
 #include "device/kernels/kernels_positions.h"
 #include "tile/notation.h"
 
 // Building --------------------------------------------------------------------------------------------------
 
-// Parameters of a kernel of places.
+// The parameters of a kernel of positions.
 struct places {
     const struct index_key *key;
     expr inner; // of tile_walk
@@ -23,8 +23,8 @@ static struct places declare_places(const struct index_key *key) {
     return l;
 }
 
-// An index as a position of its axis, brought into range in integers that hold it and the size of the axis,
-// with its sign.
+// Returns an index as a position along its axis, clamped into it, and clears *inside if the index is out of
+// range. Computes in integers of the index's signedness that hold both the index and the size of the axis.
 static expr position(const struct places *l, int k, expr given, expr *inside) {
     struct tile_type index = tile_index_type(), wide = tile_type_of((zl_dtype)l->key->dtype[k]);
     expr column = tile_number(k);
@@ -37,8 +37,8 @@ static expr position(const struct places *l, int k, expr given, expr *inside) {
     return tile_cast(index, MIN(MAX(value, zero), last));
 }
 
-// The place that the indices of entry i give, from `first` on; *inside: none of them was out of range, else
-// the nearest was taken.
+// Returns the position that the indices of entry i give, from `first` on. Sets *inside to whether all indices
+// are in range; others are clamped.
 static expr build_place(const struct places *l, expr i, expr first, expr *inside) {
     expr to[1 + KERNEL_INDICES] = {first};
     for (int k = 0; k < l->key->count; k++)
@@ -133,7 +133,7 @@ struct index_list kernel_list_indices(zl_array x, int count, const zl_array *ind
 
 // Gather ----------------------------------------------------------------------------------------------------
 
-// l: axes of the result; operands: x, then the indices.
+// Gathers elements along the axes of the result. The operands of l are x and the indices.
 static bool gather(const struct kernel_place *p, const struct call *c, const struct kernel_layout *l,
                    const struct index_list *list) {
     zl_array x = c->in[0];
@@ -171,7 +171,7 @@ bool kernel_put_slice(const struct kernel_place *p, const struct call *c, zl_arr
     return kernel_check_axes(&l, c->op->name) && work_run(&w, &r, sizeof r, kernel_make_places);
 }
 
-// The array's own axes, which no index has a stride along.
+// Appends the array's own axes, along which the indices have stride 0.
 static void push_slice(struct kernel_layout *l, zl_array x, const int64_t *size) {
     for (int axis = 0; axis < x->ndim; axis++) {
         int64_t stride[1 + KERNEL_INDICES] = {array_stride(x)[axis]};
@@ -201,7 +201,7 @@ struct index_list kernel_list_starts(zl_array x, zl_array starts, const int64_t 
     return list;
 }
 
-// How many starts there are is how many axes the arguments name.
+// There are as many starts as the arguments name axes.
 bool kernel_can_dynamic_slice(const struct call *c) {
     return call_args(c)[0] <= KERNEL_INDICES;
 }
@@ -215,8 +215,8 @@ bool kernel_dynamic_slice(const struct kernel_place *p, const struct call *c) {
     return gather(p, c, &l, &list);
 }
 
-// One array of indices for one axis: l gets the axes of the result, of which the array's own axis has no
-// stride.
+// Gathers by one array of indices along one axis. l has the axes of the result; along those of the indices
+// alone, x has stride 0.
 static bool take(const struct kernel_place *p, const struct call *c, const struct kernel_layout *l) {
     zl_array x = c->in[0], indices = c->in[1];
     struct index_list list = {0};

@@ -1,14 +1,14 @@
-// kernels_positions.h - places in an array that several arrays of indices give.
+// kernels_positions.h - positions in an array that are given by several arrays of indices.
 
 #ifndef KERNELS_POSITIONS_H
 #define KERNELS_POSITIONS_H
 
 #include "device/kernels/kernels.h"
 
-enum { KERNEL_INDICES = 6 }; // arrays of indices, at most
+enum { KERNEL_INDICES = 6 }; // the most arrays of indices
 
-// What kernels know of an array of indices: where it begins; of its axis the size, the last position that
-// lies inside, and the step, in elements.
+// The numbers that a kernel receives for an array of indices: its offset, and, of the axis that it indexes,
+// the size, the last valid position, and the stride.
 enum { INDEX_OFFSET, INDEX_DIM, INDEX_LAST, INDEX_STEP, INDEX_ROWS };
 struct index_list {
     int count;
@@ -23,14 +23,14 @@ struct index_key { // part of a kernel's key
 // Returns the part of a kernel's key that a list of indices is.
 struct index_key kernel_index_key(const struct index_list *list);
 
-// A kernel of places computes the place that each entry of the indices gives, as u32 or, if it is wide, as
-// u64: all ones where an index is out of range, unless it moves, that is, clamps indices into their axis. One
-// that gathers reads an array there. One that puts writes an array, row-major, to these places of its result,
-// whose number of elements is its last size. Its parameters are that array, if there is one, those of
-// kernel_add_indices, and the result; its sizes are the number of entries, the elements of the array and the
-// position of the first, and those of kernel_add_indices.
+// The key of a kernel that computes the position which each entry of the indices gives, as u32 or, if it is
+// wide, as u64. If an index is out of range, all bits of the position are set, unless the kernel `moves`,
+// that is, clamps indices into their axis. A kernel that `gathers` reads an array at the positions. A kernel
+// that `puts` writes a row-major array to these positions of its result, the number of whose elements is its
+// last size. Its parameters are that array, if there is one, those of kernel_add_indices, and the result. Its
+// sizes are the number of entries, the elements and the offset of the array, and those of kernel_add_indices.
 struct place_recipe {
-    char name[8]; // no other kernel has such a key
+    char name[8]; // sets its key apart from those of other kernels
     int32_t wide, moves;
     int32_t gathers, puts, word; // word: kernel_word of the array
     struct index_key key;

@@ -1,21 +1,22 @@
-// kernels_product.c - products of large matrices whose lines are contiguous, by src/kernel/product.tile, on
-// units of threads that hold tiles in registers. Halves need matrix instructions; other products are those of
-// kernels_matmul.c.
+// kernels_product.c - products of large matrices whose rows or columns are contiguous, by
+// src/kernel/product.tile, on units whose threads hold tiles in registers. f16 and bf16 need matrix
+// instructions; other products run on kernels_matmul.c.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
 
 enum { PACK_BYTES = 16, LEAST = 32, TILE = 128, SMALL_TILE = 64, FEW_BLOCKS = 128, DEEP_BYTES = 40 << 10 };
 
-// How a factor lies: lines of contiguous elements, which are its rows or its columns.
+// The layout of a factor: lines of contiguous elements, which are its rows or, if it is transposed, its
+// columns.
 struct factor {
-    int64_t lines, line, step, between; // elements of a line; from line to line, from matrix to matrix
+    int64_t lines, line, step, between; // lines; elements per line; distance of lines; distance of matrices
     int is_transposed;
 };
 
-// Axes of a batch as one. False: they are several.
+// Sets *between to the stride of the batch axes as one axis. Returns false if they do not form one.
 static bool fold_batch(zl_array x, int64_t *between) {
-    int64_t next = -1; // the stride of the axis that the axes so far are one of
+    int64_t next = -1; // the stride at which an axis continues those merged so far
     *between = 0;
     for (int i = x->ndim - 3; i >= 0; i--) {
         int64_t stride = array_stride(x)[i];
@@ -40,7 +41,7 @@ static bool find_factor(zl_array x, struct factor *f) {
            fold_batch(x, &f->between);
 }
 
-// The most elements, a power of two, that all accesses can take at once.
+// Returns the most elements, a power of two up to `pack`, that every access can take at once.
 static int find_pack(zl_array x, const struct factor *f, int pack) {
     int64_t together = x->offset | f->line | f->step | f->between;
     while (pack > 1 && together % pack)
@@ -63,8 +64,8 @@ bool kernel_product_fits(const struct kernel_place *p, const struct call *c) {
            y->size < KERNEL_NARROW / 2 && find_factor(a, &f) && find_factor(b, &f);
 }
 
-// Columns and rows that a turn multiplies. Halves take more where two tiles of them fit into the group's
-// memory.
+// Returns the depth of the tiles: how many columns of a and rows of b an iteration multiplies. It is larger
+// for f16 and bf16 if two such tiles fit into shared memory.
 static int depth_of(const struct target *unit, bool is_half) {
     return !is_half ? 16 : unit->group->has_async || unit->group->shared_bytes >= DEEP_BYTES ? 64 : 32;
 }

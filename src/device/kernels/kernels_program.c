@@ -207,7 +207,7 @@ static void look_ahead(const struct kernel_place *p, struct program *program, st
     run_all(&place, program, b);
     kernel_batch_compile(&batch, p);
     if (!had_error)
-        zl_clear_error(); // it comes again where it belongs
+        zl_clear_error(); // an error recurs where the step runs
 }
 
 void kernels_run(int unit, struct program *p, struct binding *b) {

@@ -1,5 +1,5 @@
-// kernels_quantize.c - groups of numbers as codes of a few bits each, by src/kernel/quantize.tile, and back,
-// by dequantize.tile.
+// kernels_quantize.c - quantises groups of numbers to codes of a few bits, by src/kernel/quantize.tile, and
+// converts them back, by dequantize.tile.
 
 #include "device/kernels/kernels_quantized.h"
 
@@ -34,7 +34,7 @@ bool kernel_unpack(const struct kernel_place *p, const int64_t *arg, const struc
     struct kernel_work w;
     work_open(&w, p, "dequantize");
     WORK_SIZES(&w, groups);
-    for (size_t i = 0; i < COUNT(part); i++) { // one that is not there is not read
+    for (size_t i = 0; i < COUNT(part); i++) { // a missing input is not read
         int64_t offset = part[i] ? part[i]->offset : 0;
         work_place(&w, part[i] ? part[i] : m->scales);
         WORK_SIZES(&w, offset);

@@ -31,9 +31,10 @@ enum { QMM_MODE, QMM_GROUP, QMM_BITS, QMM_TRANSPOSE, QMM_GATHERED }; // argument
 enum { QMM_X, QMM_WORDS, QMM_SCALES, QMM_BIASES };                   // its inputs
 
 struct quantized_sizes { // symbols of its tile kernels, in their order
-    int64_t products, m, k, rows, row_words, row_groups; // rows: of the matrix; k: numbers of a line of x
+    int64_t products, m, k, rows, row_words, row_groups; // rows: of the quantised matrix; k: elements in a
+                                                         // row of x
     int64_t lists, matrices;                             // matrices of x and of words
-    int64_t x, words, scales, biases, first, second;     // where they begin
+    int64_t x, words, scales, biases, first, second;     // offsets; first, second: of the indices
 };
 // Returns the sizes of a product.
 struct quantized_sizes kernel_quantized_sizes(const struct call *c);

@@ -1,16 +1,17 @@
-// kernels_quantized_matmul.c - products with quantised matrices, whose codes are read once for some lines of
-// x: by rows of the matrix, src/kernel/quantized_rows.tile, or by its columns, quantized_columns.tile.
+// kernels_quantized_matmul.c - products with quantised matrices, whose codes are read once for several rows
+// of x: row by row of the matrix, by src/kernel/quantized_rows.tile, or column by column, by
+// quantized_columns.tile.
 
 #include "device/kernels/kernels_quantized.h"
 
 #include <string.h>
 
-// Clauses that both kernels have.
+// The clauses of both kernels.
 #define OF_BOTH                                                                                         \
     "MODE=%d,GROUP_SIZE=%d,CODE_BITS=%d,SCALE=%t,ITEM=%t,WIDE=%t,GATHERED=%d,LINES=%d,SCALE_GROUPS=%d," \
     "SCALE_BYTES=%d,%i"
 
-enum { UNIT = 32, LINES_MOST = 8 }; // codes of a row that a thread reads at a time
+enum { UNIT = 32, LINES_MOST = 8 }; // codes of a row that a thread reads at a time; most rows of x
 
 bool kernel_can_quantized_matmul(const struct call *c) {
     return !call_args(c)[QMM_GATHERED] ||
@@ -42,8 +43,8 @@ struct quantized_sizes kernel_quantized_sizes(const struct call *c) {
     return s;
 }
 
-// Whether positions need more than 31 bits: of elements that are read, and of codes and results, past the end
-// too.
+// Returns whether positions need more than 31 bits: those of elements that are read, and those of codes and
+// results, even past the end.
 static bool is_wide(const struct call *c, const struct quantized_sizes *s) {
     int64_t codes = s->matrices * s->rows * s->row_groups * call_args(c)[QMM_GROUP];
     int64_t most = MAX_OF(s->x + s->lists * s->m * s->k, call_first(c)->size);
@@ -59,7 +60,7 @@ void kernel_quantized_inputs(const struct call *c, zl_array *list) {
         list[QMM_LISTED - i] = c->in[c->inputs - i];
 }
 
-// Fewer rows for threads where there are too few of them to fill a device.
+// A thread has fewer rows of the matrix if there are too few threads to fill a device.
 bool kernel_quantized_matmul(const struct kernel_place *p, const struct call *c) {
     struct quantized_sizes s = kernel_quantized_sizes(c);
     const int64_t *arg = call_args(c);

@@ -12,17 +12,17 @@
 #include <stdlib.h>
 
 enum {
-    EACH = 16,                // elements of a thread in a part, at least
-    TURN = 4,                 // that a thread reads at once
-    PARTS_MOST = 1024,        // of one line
-    INVARIANT_PART = 1 << 16, // elements of a part by rows where that may not depend on the number of lines
-    INVARIANT_LANES = 32,     // by columns, and
-    INVARIANT_EACH = 64,      // elements of a thread in a part
-    RUN_BYTES = 128,          // that neighbouring threads read by columns: a line of the caches
-    PACKS_LEAST = 4,          // of a group by columns
+    EACH = 16,                // least elements of a thread in a part
+    TURN = 4,                 // elements that a thread reads at once
+    PARTS_MOST = 1024,        // the most parts of a row
+    INVARIANT_PART = 1 << 16, // elements of a part, by rows, if it may not depend on the number of rows
+    INVARIANT_LANES = 32,     // the same by columns: lanes,
+    INVARIANT_EACH = 64,      // and elements of a thread in a part
+    RUN_BYTES = 128,          // bytes that neighbouring threads read, by columns: a cache line
+    PACKS_LEAST = 4,          // the fewest packs of a workgroup, by columns
     BUSY = 1 << 18,           // threads that fill a device
     PACK_BYTES = 16,
-    PACK_LEAST = 4096, // elements from which packs are read
+    PACK_LEAST = 4096, // elements from which packs are used
 };
 
 bool kernel_can_reduce(const struct call *c) {
@@ -35,11 +35,11 @@ bool kernel_can_reduce(const struct call *c) {
 struct reduction {
     const struct kernel_place *place;
     const struct call *call;
-    zl_dtype from, to; // of what is read and what is written
-    int rows, width;   // rows: lines are reduced by them; width: elements of a pack
+    zl_dtype from, to; // the dtypes that are read and written
+    int rows, width;   // whether it reduces by rows; elements of a pack
     struct kernel_layout kept, reduced;
     struct kernel_split split;
-    int64_t elements, at; // of x, and where its first one is
+    int64_t elements, at; // of x, and the position of the first one
 };
 
 // Adds the axes with the largest strides first, so that neighbours in the order of reduction are neighbours
@@ -82,8 +82,8 @@ static int64_t inner_stride(const struct kernel_layout *l) {
     return l->axes ? llabs(l->stride[0][l->axes - 1]) : INT64_MAX;
 }
 
-// Counts an axis of neighbours in packs, and all positions with it. False: elements do not lie in whole
-// packs; nothing was changed.
+// Counts the contiguous axis in packs, and all positions with it. Returns false, and changes nothing, if
+// elements do not form whole packs.
 static bool pack(struct reduction *r, int width) {
     struct kernel_layout *along = r->rows ? &r->reduced : &r->kept,
                          *across = r->rows ? &r->kept : &r->reduced;
@@ -107,8 +107,8 @@ static bool pack(struct reduction *r, int width) {
     return true;
 }
 
-// The most threads that share a pack of lines by columns: others of their group read its neighbours, as far
-// as there are any, until they have a whole line of the caches.
+// Returns the most threads that may share a pack of rows, by columns. The other threads of the workgroup read
+// neighbouring packs, up to a whole cache line if there are as many.
 static int most_lanes(int64_t lines, int pack_bytes) {
     int run = RUN_BYTES / pack_bytes, packs = PACKS_LEAST;
     while (packs < run && packs < lines)
@@ -116,8 +116,8 @@ static int most_lanes(int64_t lines, int pack_bytes) {
     return KERNEL_THREADS / packs;
 }
 
-// Few packs have many lanes, and each lane some elements. Where no line may depend on the number of others,
-// nor do lanes.
+// If there are few packs, each has many lanes, and each lane has some elements. If the result of a row may
+// not depend on the number of rows, neither may the lanes.
 int kernel_column_lanes(int64_t lines, int64_t count, int pack_bytes) {
     const bool invariant = device_batch_invariant();
     int lanes = 1, most = invariant ? INVARIANT_LANES : most_lanes(lines, pack_bytes);
@@ -187,7 +187,8 @@ static bool launch(struct reduction *r, void *to, void *from) {
                                wide, r->to, combine, r->width, r->split.lanes, single);
 }
 
-// Parts of a line are neighbours by rows, and those of neighbouring lines by columns.
+// Reduces parts, then joins them. By rows, the parts of a row are adjacent in memory; by columns, those of
+// neighbouring rows are.
 static bool launch_parts(struct reduction *r, void *to, void *from) {
     struct kernel_scratch room = {0};
     struct reduction join = *r;

@@ -1,28 +1,29 @@
-// kernels_scan.c - running sums and their like along an axis, by src/kernel/scan.tile.
+// kernels_scan.c - running sums, products, maxima and minima along an axis, by src/kernel/scan.tile.
 //
-// Several threads share a line, or a thread has one where another axis is contiguous. Where there are few
-// lines each is cut into parts: a first launch finds their totals. f16 and bf16 are kept in f32 on the way,
-// and rounded where they are written.
+// Several threads share a line; if another axis is contiguous, each thread has a line of its own. If there
+// are few lines, each is divided into parts, whose totals are computed by a first launch. f16 and bf16 are
+// accumulated in f32, and rounded when they are written.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
 
 enum {
-    PACKS = 4, // of a thread at once, at most
+    PACKS = 4, // the most packs that a thread has at once
     PACK_BYTES = 16,
-    SUBGROUP = 32, // lines have no more threads, or all of a group
+    SUBGROUP = 32, // a line has at most so many threads, or a whole workgroup
     COLUMN_THREADS = 64,
     BUSY = 1 << 17,     // threads that fill a device
-    PART_LEAST = 8192,  // elements of a part of a line, for a group
-    COLUMN_LEAST = 128, // the same for a thread
+    PART_LEAST = 8192,  // least elements of a part, if a workgroup shares the line
+    COLUMN_LEAST = 128, // the same if a thread has the line
     PARTS_MOST = 1024,
 };
 
-enum mode { SCAN_WHOLE, SCAN_TOTALS, SCAN_PARTS }; // lines; what parts give; parts, from where they begin
+// Scans lines; finds the totals of parts; scans parts, continued from the totals before them.
+enum mode { SCAN_WHOLE, SCAN_TOTALS, SCAN_PARTS };
 
 static const enum tile_op ops[] = {TILE_ADD, TILE_MUL, TILE_MAX, TILE_MIN, TILE_LOGADDEXP};
 
-// Of truth values, the largest is their or, the smallest their and.
+// Returns the op of a scan. Of booleans, the maximum is `or`, the minimum `and`.
 static enum tile_op op_of(const struct call *c) {
     enum tile_op op = ops[call_args(c)[0]];
     if (c->in[0]->dtype == ZL_BOOL)
@@ -44,7 +45,7 @@ struct scanning {
     int64_t n, to_step, from_step, parts, each, to_elements, elements, at;
 };
 
-// totals: memory for them; NULL: they are not kept.
+// totals: memory for them, or NULL if lines have no parts.
 static bool launch(struct scanning *s, enum mode mode, const struct kernel_scratch *totals) {
     zl_dtype wide = tile_reduce_gives(s->dtype);
     const int64_t *arg = call_args(s->call);
@@ -82,7 +83,7 @@ static bool launch_parts(struct scanning *s) {
     return done;
 }
 
-// Counts all positions in packs. False: elements do not lie in whole packs; nothing was changed.
+// Counts all positions in packs. Returns false, and changes nothing, if elements do not form whole packs.
 static bool pack(struct scanning *s, int width) {
     struct kernel_layout *l = &s->lines;
     bool fits = s->to_step == 1 && s->from_step == 1 && s->n % width == 0 && s->at % width == 0;
@@ -101,7 +102,7 @@ static bool pack(struct scanning *s, int width) {
     return true;
 }
 
-// Two threads at least, so that they read and write whole sectors of memory.
+// Chooses at least two threads per line, so that they read and write whole sectors of memory.
 static void choose_lanes(struct scanning *s) {
     int lanes = MAX_OF(op_kernel_lanes(s->n), 2);
     s->lanes = lanes < KERNEL_THREADS ? MIN_OF(lanes, SUBGROUP) : lanes;
@@ -109,8 +110,8 @@ static void choose_lanes(struct scanning *s) {
         s->packs /= 2;
 }
 
-// A thread has a line where neighbouring lines lie closer together than elements, and where threads do not
-// run side by side.
+// A thread has a line of its own if neighbouring lines are contiguous and elements of a line are not, or if
+// threads do not run side by side.
 static void choose(struct scanning *s) {
     const struct kernel_layout *l = &s->lines;
     bool columns =
@@ -129,7 +130,8 @@ static void choose(struct scanning *s) {
     s->parts = (s->n + s->each - 1) / s->each;
 }
 
-// The axes that are not scanned, in the order of the result's memory: that of x, if it lies without gaps.
+// Appends the axes that are not scanned, in the order of the result's memory, which is that of x if x is
+// dense.
 static void push_lines(struct kernel_layout *l, zl_array y, zl_array x, int axis) {
     int order[64], axes = kernel_layout_order(y, order);
     kernel_layout_begin(l, 2);

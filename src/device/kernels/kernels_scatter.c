@@ -27,25 +27,24 @@ struct scattering {
     const struct kernel_place *place;
     const struct call *call;
     enum update update;
-    bool overlaps; // slices may: they are put one by one
-    int64_t
-        line; // how many entries follow each other whose slices may be the same; 1: all slices are different
+    bool overlaps; // slices may overlap, so they are written one by one
+    int64_t line;  // so many consecutive entries may have equal positions; 1: all positions differ
     bool wide;
-    bool moves; // a slice that leaves the array is moved back until it does not
+    bool moves; // a slice that would leave the array is moved back into it
     struct index_list list;
-    struct kernel_layout at;    // of the indices; operands: the result, the indices
-    struct kernel_layout entry; // of the updates along the axes of the indices
-    struct kernel_layout slice; // operands: the result, the update
+    struct kernel_layout at;    // axes of the indices; operands: the result, the indices
+    struct kernel_layout entry; // the updates along the axes of the indices
+    struct kernel_layout slice; // axes of a slice; operands: the result, the update
 };
 
-// The place of each entry, COUNT(0) - 1 of the kernel if it has none.
+// Finds the position of each entry; all bits are set if an index is out of range.
 static bool find_places(const struct scattering *s, void *places) {
     struct kernel_work w;
     work_open(&w, s->place, s->call->op->name);
     WORK_SIZES(&w, s->at.size);
     kernel_add_indices(&w, &s->at, &s->list);
     work_memory(&w, places);
-    w.wide = s->wide; // of all launches
+    w.wide = s->wide; // the same in all launches
     struct place_recipe r = {"places", s->wide, s->moves, false, false, 0, kernel_index_key(&s->list)};
     return work_run(&w, &r, sizeof r, kernel_make_places);
 }
@@ -67,7 +66,7 @@ static bool put(const struct scattering *s, zl_array x, const struct kernel_item
     work_table(&w, &s->entry);
     work_table(&w, &s->slice);
     work_result(&w, y);
-    w.wide = s->wide; // of all launches
+    w.wide = s->wide; // the same in all launches
     return WORK_FILE(&w, "scatter",
                      is_set ? "ITEM=u%d,COMBINE=%o,SET=%d,SORTED=%d,%i,COUNT=u%b"
                             : "ITEM=%t,COMBINE=%o,SET=%d,SORTED=%d,%i,COUNT=u%b",
@@ -141,7 +140,7 @@ bool kernel_put_along(const struct kernel_place *p, const struct call *c) {
     kernel_layout_begin(&s.at, 2);
     kernel_layout_begin(&s.entry, 1);
     kernel_layout_begin(&s.slice, 2);
-    // Along the axis as the innermost one: only entries that differ there have the same place.
+    // The indexed axis comes last: only entries that differ along it may have the same position.
     for (int i = 0; i <= indices->ndim; i++) {
         int at = i == indices->ndim ? axis : i;
         if (i == axis)

@@ -1,15 +1,15 @@
-// kernels_sort.c - sort, argsort and partitions, by src/kernel/sort.tile, merge.tile and radix.tile;
-// searchsorted, by search.tile.
+// kernels_sort.c - sort, argsort, partition and argpartition, by src/kernel/sort.tile, merge.tile and
+// radix.tile; searchsorted, by search.tile.
 //
-// What is sorted is a key with the position of its element. Tiles of lines are sorted, then runs are merged
-// by two and two; long lines of short keys need fewer passes of a radix sort. A partition sorts twice: the
-// second time by how elements compare to the one that the first found in the place that is asked for.
+// Keys are sorted together with the positions of their elements. Tiles of lines are sorted first, then runs
+// are merged in pairs; long lines of short keys need fewer passes of a radix sort. A partition sorts twice:
+// the second time by how elements compare to the one that the first sort found in the requested place.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
 
 enum { TILE_LEAST = 16, TILE_MOST = 1024 }; // elements of a tile of sort.tile, a power of 4
-enum { RADIX_TILE = 2048, RADIX_BITS = 5, RADIX_SHARED = 33 << 10 }; // bytes of a group's memory
+enum { RADIX_TILE = 2048, RADIX_BITS = 5, RADIX_SHARED = 33 << 10 }; // bytes of shared memory
 
 struct sorting {
     const struct kernel_place *place;
@@ -17,16 +17,17 @@ struct sorting {
     int item, key, bits;                 // bytes of an element and of its key; bits of a key
     int tile;                            // elements of a tile of sort.tile
     bool positions, grouped, wide;       // POSITIONS and GROUPED of sort.tile; indices have 64 bits
-    int64_t lines, n, first, count, kth; // of the sorted line, count are given from the first on
-    int64_t elements, offset;            // of x
-    void *from, *to, *order;             // to: NULL if keys are sorted; order: of all elements, for groups
+    int64_t lines, n, first, count, kth; // the result has `count` elements of a sorted line, from the first
+                                         // on
+    int64_t elements, offset;            // the number of elements of x, and its offset
+    void *from, *to, *order; // to: NULL if only keys are sorted; order: of the first sort of a partition
 };
 
-// Clauses that all kernels have, and what they are given.
+// The clauses of all kernels, and their values.
 #define OF_ALL   "ITEM=u%d,KEY=u%d,RESULT=u%d,POSITIONS=%d,%i"
 #define GIVEN(s) 8 * (s)->item, 8 * (s)->key, (s)->positions ? 32 : 8 * (s)->item, (s)->positions
 
-// Sorts tiles, or only makes their keys; the last pass writes the result.
+// Sorts tiles, or only makes their keys. If `last`, writes the result.
 static bool sort_tiles(const struct sorting *s, const struct kernel_items *to, bool last, bool only_keys) {
     static const int mantissa[ZL_DTYPE_COUNT] = {
         [ZL_FLOAT16] = 10, [ZL_BFLOAT16] = 7, [ZL_FLOAT32] = 23, [ZL_COMPLEX64] = 23, [ZL_FLOAT64] = 52};
@@ -42,7 +43,7 @@ static bool sort_tiles(const struct sorting *s, const struct kernel_items *to, b
     work_memory(&w, last ? s->to : to->key.memory);
     work_memory(&w, last ? s->to : to->key.memory);
     work_memory(&w, last ? s->to : to->at.memory);
-    w.wide = s->wide; // of all launches
+    w.wide = s->wide; // the same in all launches
     return WORK_FILE(
         &w, "sort",
         OF_ALL ",LAST=%d,TILE=%d,LOG=%d,GROUPED=%d,KIND=%d,WIDTH=%d,MANTISSA=%d,PART=u%d,PARTS=%d,ZEROS=%d",
@@ -51,7 +52,7 @@ static bool sort_tiles(const struct sorting *s, const struct kernel_items *to, b
         is_complex || s->positions || s->grouped);
 }
 
-// Merges runs of so many keys; or, where that is 0, sorts by the digit from a bit on.
+// Merges pairs of runs of so many keys or, if `run` is 0, sorts by the digit that begins at bit `shift`.
 static bool pass(const struct sorting *s, const struct kernel_items *to, const struct kernel_items *from,
                  int64_t run, int shift) {
     struct kernel_work w;
@@ -72,8 +73,8 @@ static bool pass(const struct sorting *s, const struct kernel_items *to, const s
     return WORK_FILE(&w, run ? "merge" : "radix", OF_ALL, GIVEN(s));
 }
 
-// Keys go to and fro between two rooms, and the last pass writes the result if there is one. In room[0] may
-// be keys already. Returns in which room the last pass left them; -1 and an error.
+// Sorts lines. Keys go back and forth between two rooms, and the last pass writes the result if s->to is set.
+// The keys may be in room[0] already. Returns the room that the last pass wrote, or -1 and an error.
 static int sort_lines(struct sorting *s, struct kernel_items room[2]) {
     int merges = 0, now = 0;
     while ((int64_t)TILE_MOST << merges < s->n)
@@ -196,7 +197,7 @@ bool kernel_partition(const struct kernel_place *p, const struct call *c) {
 
 // Searching -------------------------------------------------------------------------------------------------
 
-// A thread looks for several elements once there are so many threads that a GPU is busy.
+// A thread searches for several elements once there are enough threads to keep a GPU busy.
 enum { SEARCH_THREADS = 1 << 18, SEARCH_MOST = 16, TABLE_MOST = 4096, TABLE_BYTES = 16 << 10 };
 
 bool kernel_search(const struct kernel_place *p, const struct call *c) {
@@ -205,7 +206,7 @@ bool kernel_search(const struct kernel_place *p, const struct call *c) {
     struct kernel_work w;
     int table = MIN_OF(TABLE_MOST, TABLE_BYTES / (int)array_item(line));
     if (p->record->group->is_serial)
-        table = 1; // a processor's cache has no lines that threads share
+        table = 1; // a CPU has no cache lines that threads share
     kernel_layout_begin(&l, 1);
     for (int i = 0; i < x->ndim; i++)
         kernel_layout_push(&l, x->dim[i], &array_stride(x)[i]);

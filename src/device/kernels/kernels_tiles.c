@@ -1,5 +1,5 @@
-// kernels_tiles.c - tile kernels on devices that run kernels: rendered for the target, compiled, and launched
-// as the IR says, one launch for each grid. What a launch needs is found once; the IR is not kept.
+// kernels_tiles.c - tile kernels on devices that run kernels: renders a kernel for the target, compiles it,
+// and launches each of its grids. What a launch needs is found once; the IR is not kept.
 
 #include "device/tile_runtime/group_kernel.h"
 #include "device/kernels/kernels.h"
@@ -11,23 +11,23 @@
 
 enum { ROOMS = 8, GRIDS = KERNEL_GRIDS, PARAMETERS = COUNT(((struct kernel_call *)0)->argument) };
 
-// Parameters and sizes that the verifier accepts have room in a call, with the memory between grids.
+// A call has room for all parameters and sizes that the verifier accepts, and for the memory between grids.
 _Static_assert(TILE_ARGUMENT_BYTES + ROOMS * sizeof(void *) <= sizeof((struct kernel_call *)0)->room,
                "a call has no room for the arguments of tile kernels");
 
 struct kernel_tiles {
-    struct kernel_tiles *twin; // that another thread made at the same time
+    struct kernel_tiles *twin; // the same kernel, made by another thread at the same time
     char name[64];
     char *
-        // the IR before passes: by which profiles know its cost, and it is compiled again; NULL: there is
-        // none
+        // the IR before passes, from which profiles compute its cost, and which is compiled again for far
+        // arguments; NULL: not kept
         text;
     int parameters, symbols, rooms, grids;
     bool wide;               // symbols have 64 bits
     bool is_dumped;          // launches are printed
-    struct tile_tape *bytes; // of parameters
-    struct tile_tape *sizes; // bytes of rooms, then groups of grids
-    void *kept;              // of a target that runs tile kernels as they are; then it has neither
+    struct tile_tape *bytes; // of each parameter
+    struct tile_tape *sizes; // bytes of rooms, then workgroups of grids
+    void *kept;              // handle of a target that runs tile kernels as they are; then there are no tapes
     struct parameter {
         char name[32];
         enum kernel_access access;
@@ -37,7 +37,7 @@ struct kernel_tiles {
 
 // Compiling -------------------------------------------------------------------------------------------------
 
-// Whether the path can launch it at all, which is for its author to know.
+// Returns whether the kernel can be launched at all. The error is meant for its author.
 static bool check(const struct kernel_place *p, const struct group_kernel *g) {
     const char *device = p->target->device->name, *name = g->kernel->name;
     if (g->rooms > ROOMS || g->launches > GRIDS || g->has_status)
@@ -71,7 +71,7 @@ static enum kernel_access access_of(const struct tile_parameter *p) {
     return tile_is_by_value(p) ? KERNEL_VALUE : p->buffer->is_output ? KERNEL_WRITTEN : KERNEL_READ;
 }
 
-// What every target keeps of a kernel, with room for its grids. NULL and an error.
+// Returns the parts of a kernel that every target keeps, with space for its grids, or NULL and an error.
 static struct kernel_tiles *keep_parameters(const struct tile_kernel *kernel, int grids) {
     if (kernel->parameters > PARAMETERS) {
         error_set(ZL_ERROR_COMPILE, "kernel %s has %d parameters; %d are possible", kernel->name,
@@ -93,7 +93,7 @@ static struct kernel_tiles *keep_parameters(const struct tile_kernel *kernel, in
     return t;
 }
 
-// What stays of a kernel that was rendered. Takes the tapes.
+// Returns what is kept of a kernel that was rendered, or NULL and an error. Takes over the tapes.
 static struct kernel_tiles *keep_launches(struct group_kernel *g) {
     struct kernel_tiles *t = keep_parameters(g->kernel, g->launches);
     if (!t)
@@ -127,7 +127,7 @@ static bool load(const struct kernel_place *p, struct kernel_tiles *t, const cha
     return good;
 }
 
-// For a target that runs tile kernels as they are.
+// Keeps a kernel for a target that runs tile kernels as they are.
 static struct kernel_tiles *keep_kernel(const struct kernel_place *p, const struct tile_kernel *kernel) {
     struct kernel_tiles *t = keep_parameters(kernel, 0);
     if (!t)
@@ -138,7 +138,8 @@ static struct kernel_tiles *keep_kernel(const struct kernel_place *p, const stru
     return NULL;
 }
 
-// NULL without an error where memory is out: a profile then counts by arguments.
+// Returns the text of a kernel, or NULL, without an error, if memory runs out: a profile then counts the
+// bytes of its arguments.
 static char *print_quietly(const struct tile_kernel *kernel) {
     bool had_error = zl_error();
     char *text = tile_print(kernel);
@@ -169,7 +170,7 @@ struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct t
 
 // Launching -------------------------------------------------------------------------------------------------
 
-// Prints what is launched.
+// Prints the launches of a kernel.
 static void dump_launches(const struct kernel_tiles *t, const int64_t *groups, const struct kernel_call *k) {
     static const char *const word[] = {"value", "read", "written"};
     struct text out = {0};
@@ -196,8 +197,8 @@ static bool launch_grids(const struct kernel_place *p, const struct kernel_tiles
     return true;
 }
 
-// The same, of which a profile has a record for each grid. What all of them move and compute belongs to the
-// first.
+// Does the same, with a record in the profile for each grid. The bytes and operations of all grids are in the
+// first record.
 static bool launch_recorded(const struct kernel_place *p, const struct kernel_tiles *t, const int64_t *groups,
                             const struct kernel_call *k, const int64_t *symbol) {
     uintptr_t word[64];
@@ -261,16 +262,16 @@ static struct tile_kernel *parse_again(const void *tiles) {
                    : error_set(ZL_ERROR_MEMORY, "kernel %s was not kept", t->name);
 }
 
-// The kernel for arguments that others of the unit do not reach, known by the one that does not. NULL and an
-// error.
+// Returns the kernel for arguments that are beyond the reach of the unit's usual record, or NULL and an
+// error. Its key is the address of the usual kernel.
 static const struct kernel_tiles *find_far(const struct kernel_place *p, const struct kernel_tiles *t) {
     struct kernel_place far = *p;
     far.record = p->record->far;
     return kernel_find_tiles(&far, &t, sizeof t, parse_again, t);
 }
 
-// What the kernel may do with its arguments. How far it reaches into memory follows from its sizes, where
-// nobody knew how much there is.
+// Sets the names and accesses of the arguments. If the size of some memory is unknown, the bytes that the
+// kernel accesses are computed from its sizes.
 static bool describe(const struct kernel_tiles *t, struct kernel_call *k, const int64_t *symbol) {
     int64_t bytes[PARAMETERS];
     bool is_known = true;
@@ -293,7 +294,7 @@ static bool describe(const struct kernel_tiles *t, struct kernel_call *k, const 
 bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles *t, struct kernel_call *k,
                          int symbols, const int64_t *symbol) {
     int64_t size[ROOMS + GRIDS];
-    struct kernel_scratch room[ROOMS]; // in which one grid leaves something for the next
+    struct kernel_scratch room[ROOMS]; // memory in which one grid leaves values for the next
     int rooms = 0;
     if (UNLIKELY(p->batch != NULL))
         return true;

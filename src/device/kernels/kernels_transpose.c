@@ -1,13 +1,13 @@
-// kernels_transpose.c - copies whose elements are neighbours along one axis before and along another after,
-// in tiles: of runs of neighbours where all lies in whole ones.
+// kernels_transpose.c - copies between operands that are contiguous along different axes, in tiles, and by
+// runs of elements if everything is aligned to them.
 
 #include "device/kernels/kernels.h"
 
-enum { LEAST = 16 }; // elements along both axes from which it pays
+enum { LEAST = 16 }; // least elements along both axes
 
 enum { TO, FROM };
 
-// The axis along which an operand has neighbours, if it is long enough; -1: there is none.
+// Returns the axis along which an operand is contiguous, if it is long enough, else -1.
 static int neighbours(const struct kernel_layout *l, int operand) {
     for (int i = l->axes - 1; i >= 0; i--)
         if (l->stride[operand][i] == 1 && l->dim[i] >= LEAST)
@@ -24,7 +24,8 @@ bool kernel_begins_run(const struct kernel_end *e, int width) {
     return e->at % width == 0 && (uintptr_t)e->memory % 16 == 0;
 }
 
-// Elements of a run that all fits: 16 bytes of them, or 4 of single bytes, whose squares would be too large.
+// Returns the elements of a run: 16 bytes if all positions are multiples of that, else 1. Of single bytes it
+// has 4, because squares of 16 would be too large.
 static int width_of(const struct kernel_layout *l, int row, int col, size_t bytes,
                     const struct kernel_end *to, const struct kernel_end *from) {
     int width = bytes == 1 ? 4 : 16 / (int)bytes;

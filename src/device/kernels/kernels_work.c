@@ -1,5 +1,5 @@
-// kernels_work.c - one launch of a tile kernel while its arguments are collected. How wide indices are is
-// known when all of them are there: tables and numbers become narrow then.
+// kernels_work.c - collects the arguments of one launch of a tile kernel. The width of indices is known when
+// all of them are there: tables and integers are kept in 64 bits, and narrowed then.
 
 #include "device/kernels/kernels.h"
 #include "kernel/kernel.h"
@@ -16,7 +16,7 @@ void work_open(struct kernel_work *w, const struct kernel_place *p, const char *
     kernel_begin_call(&w->k);
 }
 
-// The last argument is numbers.
+// Notes that the last argument holds integers of the width of indices.
 static void mark_numbers(struct kernel_work *w) {
     w->numbers |= (uint64_t)1 << (w->k.arguments - 1);
 }
@@ -27,7 +27,7 @@ void work_int(struct kernel_work *w, int64_t number) {
 }
 
 void work_bytes(struct kernel_work *w, void *memory, size_t reach) {
-    w->failed |= !memory && !w->place->batch; // of a batch nothing has memory yet
+    w->failed |= !memory && !w->place->batch; // arrays of a batch have no memory yet
     kernel_add_bytes(&w->k, memory, reach);
 }
 
@@ -92,7 +92,7 @@ bool work_run(struct kernel_work *w, const void *key, size_t bytes, kernel_maker
 
 // Files -----------------------------------------------------------------------------------------------------
 
-// Texts are the caller's own, and known by their addresses.
+// The texts are literals of the caller, and compared by their addresses.
 struct file_key {
     const char *name, *clauses;
     int64_t wide;

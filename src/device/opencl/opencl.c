@@ -1,5 +1,5 @@
-// opencl.c - makes OpenCL devices available as devices for arrays: the shared kernel programs
-// (device/kernels) over opencl_driver.c.
+// opencl.c - the device opencl: OpenCL devices, by the shared build of kernels (device/kernels) over
+// opencl_driver.c.
 
 #include "device/kernels/kernels.h"
 #include "device/opencl/opencl.h"
@@ -12,9 +12,9 @@ extern const struct device device_opencl;
 enum { MARKS = 64 };
 
 static struct unit {
-    struct lock lock; // arguments belong to a kernel until it is enqueued; also guards timed
+    struct lock lock; // arguments belong to a kernel object until it is enqueued; also guards `timed`
     cl_event mark[MARKS];
-    struct profile_ring timed; // by events
+    struct profile_ring timed; // launches that are timed, by their events
 } units[OPENCL_DEVICES];
 
 // Finding ---------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ static bool load(int unit, const char *code, size_t bytes, int count, struct ker
     for (int i = 0; i < count && !good; i++)
         if (function[i].handle)
             opencl_api()->clReleaseKernel(function[i].handle);
-    opencl_drop(program); // the functions hold it
+    opencl_drop(program); // the functions hold references to it
     return good;
 }
 

@@ -1,7 +1,7 @@
-// opencl.h - OpenCL as we use it: what we need of its API, opened at run time, and one queue a device.
+// opencl.h - OpenCL, opened at run time: the parts of its API that are used, and one queue per device.
 //
-// Nothing of a vendor is needed to build or to start. Handles are OpenCL's own; a call that fails records an
-// error that names the function and OpenCL's code.
+// Nothing of a vendor is needed to build or to start. Handles are OpenCL's own; a call that fails sets an
+// error with the function and OpenCL's code.
 
 #ifndef OPENCL_H
 #define OPENCL_H
@@ -88,14 +88,14 @@ struct opencl_device {
     cl_context context;
     cl_queue queue;
     char name[128], platform[128], version[128];
-    char identity[512]; // what compiled kernels depend on besides their text
+    char identity[512]; // facts that compiled kernels depend on besides their text
     uint64_t memory, largest; // bytes: of the device, of one buffer
     uint32_t units, clock;    // compute units; MHz
     bool has_id;
     unsigned char id[16];     // of the chip
     uint64_t kind;            // OPENCL_KIND_CPU; bit 2 GPU, 3 accelerator
-    // Its driver, PoCL, keeps what it compiled by itself. To give code away it would compile each kernel a
-    // second time, for groups of any size, so that what we keep is the text.
+    // The driver, PoCL, caches compiled code itself. To return code, it would compile each kernel a second
+    // time, for workgroups of any size, so the text is kept on disk instead.
     bool keeps_code;
     struct target_unit unit;
 };

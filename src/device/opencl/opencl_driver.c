@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { // of OpenCL's header
+enum { // values from OpenCL's header
     PROGRAM_BINARY_SIZES = 0x1165,
     PROGRAM_BINARIES = 0x1166,
     PLATFORM_NAME = 0x0902,
@@ -39,7 +39,7 @@ static struct opencl_device devices[OPENCL_DEVICES];
 static int device_count;
 static const char *why_none;
 static struct lock queue_lock;
-static unsigned opened_in; // the era
+static unsigned opened_in; // the value of fork_era when OpenCL was opened
 
 // Opening ---------------------------------------------------------------------------------------------------
 
@@ -108,7 +108,8 @@ static void describe(struct opencl_device *d, cl_platform platform, cl_device de
     d->has_id = has_extension(device, "cl_khr_device_uuid") &&
                 api.clGetDeviceInfo(device, DEVICE_UUID, sizeof d->id, d->id, NULL) == CL_DONE;
     set_unit(d);
-    char identity[sizeof d->identity]; // gcc 12 takes members of one element for memory that overlaps
+    char identity[sizeof d->identity]; // a separate buffer, because gcc 12 warns that members of d may
+                                       // overlap
     snprintf(identity, sizeof identity, "opencl %s %s %s %s%s", d->platform, d->name, d->version,
              options_of(d), d->keeps_code ? ", text" : "");
     memcpy(d->identity, identity, sizeof identity);

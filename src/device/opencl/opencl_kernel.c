@@ -10,8 +10,8 @@ struct compiled {
     struct group_kernel group;
     struct opencl_device *device;
     cl_program program;
-    cl_function *function; // one a launch
-    struct lock lock;      // arguments belong to a function
+    cl_function *function; // one per launch
+    struct lock lock;      // held while arguments are set, which belong to the function
 };
 
 // Compiling -------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ static void *load_code(const char *code, size_t bytes, void *context) {
 static bool build(struct compiled *c, const struct text *source) {
     struct opencl_device *d = c->device;
     c->program = kernel_code_use(&(struct kernel_code){d->identity, source, compile_text, load_code, d});
-    if (!c->program) { // a driver that does not give its code away; else the same error
+    if (!c->program) { // the driver may not return its code; otherwise the error recurs
         zl_clear_error();
         c->program = opencl_build(d, source->data, (size_t)source->len);
     }

@@ -1,4 +1,4 @@
-// pjrt.c - devices of a PJRT plugin, which is given whole segments as StableHLO.
+// pjrt.c - the device pjrt: the units of a PJRT plugin, which runs whole segments as StableHLO.
 
 #include "device/pjrt/pjrt.h"
 
@@ -51,13 +51,14 @@ static bool has_google_chip(void) {
     return found;
 }
 
-// To open a plugin takes the chip: it is done for the default device only where there is a TPU. Up to v4
-// there is one file for a chip, and later ones are vfio's.
+// Returns whether there is a TPU. Opening a plugin takes the chip, so the choice of the default device does
+// it only then. TPUs up to v4 have one file per chip; later ones are served by vfio.
 static bool has_hardware(void) {
     return count_files("/dev/accel[0-9]*") || (count_files("/dev/vfio/[0-9]*") && has_google_chip());
 }
 
-// A client of libtpu has the chip for itself: the files of the kernel's driver say how many there are.
+// Returns the number of units without opening the plugin. A client of libtpu takes the chips for itself, so
+// they are counted by the files of the kernel's driver.
 static int count(const char **reason) {
     const char *path = pjrt_path(reason);
     if (!path || pjrt_is_open() || !has_hardware() || !strstr(path, "libtpu"))

@@ -1,12 +1,12 @@
-// pjrt.h - devices of a PJRT plugin: libtpu for TPUs, XLA's plugins for CUDA and the CPU. Between the files
-// of this folder only.
+// pjrt.h - devices of a PJRT plugin: libtpu for TPUs, XLA's plugins for CUDA and the CPU. Only for the files
+// of this folder.
 //
 //     pjrt_plugin.c   finds the plugin, opens it, its version, its client and its devices
-//     pjrt_buffer.c   buffers of the units, what they were asked for and when that is done
+//     pjrt_buffer.c   buffers of the units, and the completion of executions
 //     pjrt_code.c     compiled texts, in memory and on disk
 //     pjrt_program.c  segments: rendered by hlo/, executed
-//     pjrt_ahead.c    programs compiled for chips that need not be here
-//     pjrt_hlo.c      what a compiler made of them, as text
+//     pjrt_ahead.c    programs compiled for chips that need not be present
+//     pjrt_hlo.c      compiled modules as text
 //     pjrt.c          the table of the device
 
 #ifndef PJRT_H
@@ -16,15 +16,16 @@
 #include "device/hlo/hlo.h"
 #include "device/pjrt/pjrt_abi.h"
 
-// A struct that a plugin reads, with what is named and room for members that newer ones add: `var.a`.
+// Declares a struct that a plugin reads, with the named members set, and room for members that later versions
+// add: `var.a`.
 #define PJRT_MAKE(name, var, ...) \
     struct {                      \
         struct pjrt_##name a;     \
         char room[PJRT_ROOM];     \
     } var = {.a = {.struct_size = sizeof var, __VA_ARGS__}}
 
-// Calls a function of the plugin with zeroed arguments but for those that are named, which `var.a` has
-// afterwards; var_ok: whether it was good, else an error.
+// Calls a function of the plugin; arguments that are not named are zero. `var.a` has the arguments
+// afterwards, and var_ok whether the call succeeded; if not, the error is set.
 #define PJRT_CALL(function, var, ...)                        \
     PJRT_MAKE(function, var, __VA_ARGS__);                   \
     bool var##_ok =                                          \

@@ -1,5 +1,5 @@
-// pjrt_abi.h - the part of PJRT's C interface that Zellige uses, of version 0.114 and any since 0.40: what
-// plugins are called with.
+// pjrt_abi.h - the part of PJRT's C interface that Zellige uses, of version 0.114; it fits every version
+// since 0.40.
 //
 // Every struct begins with its size and a list of extensions, which is empty. A plugin refuses one that is
 // smaller than its own and takes a larger one: PJRT_ROOM is room for members that later versions add, which
@@ -20,8 +20,8 @@ struct pjrt_client;
 struct pjrt_device;
 struct pjrt_description;
 struct pjrt_buffer;
-struct pjrt_executable; // a loaded one
-struct pjrt_compiled;   // one that no device has loaded
+struct pjrt_executable; // loaded on a device
+struct pjrt_compiled;   // not loaded on any device
 struct pjrt_topology;
 
 #define PJRT_STRUCT     \
@@ -48,7 +48,7 @@ struct pjrt_named_value {
         float real;
         bool truth;
     };
-    size_t count; // of a text or list; else 1
+    size_t count; // of a text or list; otherwise 1
 };
 
 enum pjrt_type {
@@ -68,8 +68,7 @@ enum pjrt_type {
     PJRT_C64,
 };
 
-// When memory of the host may be used again: when the call returns, or when the copy's event says that it is
-// done.
+// When the host's memory may be reused: when the call returns, or when the event of the copy is done.
 enum { PJRT_COPY_IN_CALL = 0, PJRT_UNTIL_DONE = 1, PJRT_LAYOUT_TILED = 0 };
 
 struct pjrt_layout {
@@ -106,7 +105,7 @@ struct pjrt_execute_options {
     int64_t *incarnation;
 };
 
-// Arguments of the functions, by their names.
+// The arguments of the functions, by name.
 struct pjrt_Error_Destroy {
     PJRT_STRUCT struct pjrt_error *error;
 };
@@ -199,7 +198,7 @@ struct pjrt_Executable_Serialize {
     PJRT_STRUCT
     const struct pjrt_compiled *executable;
     PJRT_TEXT(bytes)
-    void *serialized; // what holds them
+    void *serialized; // the object that owns the bytes
     void (*release)(void *serialized);
 };
 struct pjrt_Executable_DeserializeAndLoad {
@@ -207,17 +206,17 @@ struct pjrt_Executable_DeserializeAndLoad {
     struct pjrt_client *client;
     PJRT_TEXT(bytes)
     struct pjrt_executable *executable;
-    PJRT_TEXT(options) // NULL: as it was compiled
+    PJRT_TEXT(options) // NULL: the options that it was compiled with
 };
 struct pjrt_LoadedExecutable_Execute {
     PJRT_STRUCT
     struct pjrt_executable *executable;
     struct pjrt_execute_options *options;
-    struct pjrt_buffer *const *const *arguments; // of each device
+    struct pjrt_buffer *const *const *arguments; // for each device
     size_t devices, argument_count;
-    struct pjrt_buffer **const *outputs; // of each device
-    struct pjrt_event **done;            // of each device; NULL: nobody asks
-    struct pjrt_device *device;          // one, for which it was not compiled
+    struct pjrt_buffer **const *outputs; // for each device
+    struct pjrt_event **done;            // for each device; NULL: no events are wanted
+    struct pjrt_device *device;          // a device for which it was not compiled
 };
 struct pjrt_Client_BufferFromHostBuffer {
     PJRT_STRUCT
@@ -237,7 +236,7 @@ struct pjrt_Client_BufferFromHostBuffer {
 struct pjrt_Buffer_ToHostBuffer {
     PJRT_STRUCT
     struct pjrt_buffer *buffer;
-    struct pjrt_layout *layout; // of the host
+    struct pjrt_layout *layout; // of the host's array
     void *to;
     size_t bytes;
     struct pjrt_event *done;
@@ -263,7 +262,7 @@ struct pjrt_Buffer_Destroy {
     PJRT_STRUCT struct pjrt_buffer *buffer;
 };
 
-// Compiling for devices that need not be here.
+// Compiling for devices that need not be present.
 struct pjrt_TopologyDescription_Create {
     PJRT_STRUCT
     PJRT_TEXT(name)

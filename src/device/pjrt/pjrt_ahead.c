@@ -1,5 +1,5 @@
-// pjrt_ahead.c - compiles what arrays are made of for chips that need not be here: by the compiler of the
-// plugin and a topology.
+// pjrt_ahead.c - compiles the program of arrays for chips that need not be present, by the plugin's compiler
+// and a topology.
 
 #include "device/pjrt/pjrt.h"
 
@@ -46,9 +46,9 @@ void zl_ahead_close(zl_ahead *a) {
 
 // What there is to compute ----------------------------------------------------------------------------------
 
-// Calls, those first that make the inputs of others.
+// Calls in an order in which inputs precede outputs.
 struct list {
-    struct call **call, **open; // done, and begun
+    struct call **call, **open; // finished, and begun
     int calls, call_cap, opens, open_cap;
     struct map seen; // 1: begun; 2: done
 };
@@ -108,7 +108,7 @@ static bool has_doubles(const struct call *c) {
     return has;
 }
 
-// Whether all of them run on a TPU; an error says which does not.
+// Returns whether all calls run on a TPU. The error names one that does not.
 static bool check_calls(const struct list *l) {
     for (int i = 0; i < l->calls; i++) {
         const struct call *c = l->call[i];
@@ -163,13 +163,14 @@ static bool has_name(const struct pjrt_named_value *v, const char *name) {
     return v->name_size == strlen(name) && !memcmp(v->name, name, v->name_size);
 }
 
-// Plugins need not have it: what they do not say stays 0.
+// Reads the plugin's cost analysis, if it has one; values that it does not give stay 0.
 static void read_costs(struct pjrt_compiled *executable, zl_ahead_program *out) {
     bool had_error = zl_error();
     PJRT_CALL(Executable_GetCostAnalysis, ask, .executable = executable);
     for (size_t i = 0; ask_ok && i < ask.a.count; i++) {
         const struct pjrt_named_value *v = &ask.a.properties[i];
-        double value = v->type == PJRT_VALUE_FLOAT ? fmax(0, (double)v->real) : 0; // below 0: not known
+        double value = v->type == PJRT_VALUE_FLOAT ? fmax(0, (double)v->real) : 0; // negative values mean
+                                                                                   // unknown
         if (has_name(v, "flops"))
             out->flops = value;
         else if (has_name(v, "bytes accessed"))

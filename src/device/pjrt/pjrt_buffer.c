@@ -1,7 +1,7 @@
-// pjrt_buffer.c - typed buffers of the units, and when what they were asked for is done.
+// pjrt_buffer.c - typed buffers of the units, and the completion of executions.
 //
-// A buffer knows when it holds its values, and executions wait for those that they read. So nothing here
-// orders work: the events of executions are kept only for those who wait until all is done.
+// A buffer knows when it holds its values, and executions wait for the buffers that they read. So nothing
+// here orders work: the events of executions are kept only to wait for all of them.
 
 #include "device/pjrt/pjrt.h"
 
@@ -19,7 +19,7 @@ static int type_of(zl_dtype dtype) {
     return type[dtype];
 }
 
-// Waits for an event, which is gone then.
+// Waits for an event and destroys it.
 static bool await(struct pjrt_event *event) {
     PJRT_CALL(Event_Await, wait, .event = event);
     PJRT_CALL(Event_Destroy, end, .event = event);
@@ -37,8 +37,8 @@ static const int64_t *dims_of(const struct buffer_form *form, int64_t *dim) {
     return dim;
 }
 
-// What is small the plugin takes along: to wait for it would take longer than to copy it twice. If the copy
-// fails, so does what reads it.
+// Makes a buffer. Small data is copied by the plugin within the call: waiting would take longer than copying
+// twice. If the transfer fails later, so does the work that reads the buffer.
 static void *put(int unit, const struct buffer_form *form, const void *from) {
     enum { SMALL = 4096 };
     bool is_small = buffer_form_bytes(form) <= SMALL;
@@ -55,7 +55,7 @@ static void *put(int unit, const struct buffer_form *form, const void *from) {
     return make.a.buffer;
 }
 
-// With zeros in the room.
+// Makes a buffer; the spare room of a form is filled with zeros.
 void *pjrt_put(int unit, const struct buffer_form *form, const void *from) {
     if (form->room.axis < 0)
         return put(unit, form, from);
@@ -68,7 +68,7 @@ void *pjrt_put(int unit, const struct buffer_form *form, const void *from) {
     return buffer;
 }
 
-// Units may keep arrays in tiles: the host's layout is always said.
+// Copies a buffer to the host. Units may store arrays in tiles, so the host's layout is always passed.
 static bool get(void *buffer, const struct buffer_form *form, void *to) {
     int64_t order[HLO_RANK];
     PJRT_MAKE(layout, layout, .type = PJRT_LAYOUT_TILED);
@@ -94,7 +94,7 @@ bool pjrt_get(int unit, void *buffer, const struct buffer_form *form, void *to) 
     return ok;
 }
 
-// Memory of the host is a CPU's own.
+// A CPU's buffers are in the host's memory, so nothing has to be pinned.
 bool pjrt_pin(int unit, void *pages, size_t bytes) {
     (void)unit;
     if (!strcmp(pjrt_platform(), "cpu"))
@@ -130,10 +130,10 @@ void pjrt_free(int unit, void *buffer) {
 
 static struct {
     pthread_mutex_t lock;
-    struct pjrt_event **event; // executions that are not known to be done, in their order
+    struct pjrt_event **event; // executions that are not known to be done, in order
     int events, cap;
-    uint64_t done;          // executions before the first of them
-    uint64_t place[PLACES]; // executions before the mark
+    uint64_t done;          // the number of executions before the first of them
+    uint64_t place[PLACES]; // for each mark, the number of executions before it
 } asked[UNITS];
 
 ZL_AT_LOAD {
@@ -141,7 +141,7 @@ ZL_AT_LOAD {
         pthread_mutex_init(&asked[i].lock, NULL);
 }
 
-// Under the unit's lock.
+// Waits for the oldest execution and forgets it. Under the unit's lock.
 static bool wait_for_first(int unit) {
     struct pjrt_event *event = asked[unit].event[0];
     asked[unit].events--;
@@ -156,7 +156,7 @@ static bool is_ready(struct pjrt_event *event) {
     return ask_ok && ask.a.is_ready;
 }
 
-// What failed says so when its buffers are read.
+// Adds the event of an execution. A failed execution is reported when its buffers are read.
 void pjrt_asked(int unit, struct pjrt_event *done) {
     bool had_error = zl_error();
     pthread_mutex_lock(&asked[unit].lock);

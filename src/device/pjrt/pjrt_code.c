@@ -1,5 +1,5 @@
-// pjrt_code.c - compiled programs: each text is compiled once and kept in memory, beyond the plans that use
-// it, and on disk for other processes.
+// pjrt_code.c - compiled programs: each text is compiled once, and kept in memory, even after the plans that
+// use it, and on disk for other processes.
 //
 // An executable is stored on disk as the plugin serializes it, under a hash of its text, the options, the
 // plugin and the chip. With a plugin that cannot serialize, every process compiles.
@@ -17,16 +17,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CODES_MOST = 1024 }; // that are kept though no program has them
+enum { CODES_MOST = 1024 }; // when there are so many, those that no program uses are freed
 
 struct pjrt_code {
-    int refs; // programs; under the lock
+    int refs; // programs that use it; under the lock
     struct pjrt_executable *executable;
-    char *text; // NULL: it is one program's
+    char *text; // NULL: it belongs to one program
     int bytes;
 };
 
-static struct lock lock; // guards codes
+static struct lock lock; // guards `codes`
 static struct map codes;
 ZL_AT_LOAD {
     fork_guard(&lock);
@@ -34,8 +34,8 @@ ZL_AT_LOAD {
 
 // Compiling -------------------------------------------------------------------------------------------------
 
-// Options of XLA's CPU plugin also have an entry of env_option_overrides (7): a key (1) and a value (2) with
-// a truth value (2). Minima and maxima of NaN are NaN.
+// For XLA's CPU plugin, there is also an entry of env_option_overrides (7), with a key (1) and a value (2)
+// that is a boolean (2): minima and maxima of NaN have to be NaN.
 #define CPU_OPTION "xla_cpu_enable_fast_min_max"
 static const char options[] = PJRT_OPTIONS,
                   cpu_options[] = PJRT_OPTIONS "\x3a\x21\x0a\x1b" CPU_OPTION "\x12\x02\x10\x00";
@@ -81,7 +81,7 @@ static bool add_serialized(struct pjrt_executable *executable, struct text *out)
     return write_ok && end_ok && !out->failed;
 }
 
-// What was compiled stays in context, whether or not the plugin can serialize it.
+// Compiles and serializes. The executable stays in *context, even if the plugin cannot serialize it.
 static bool compile_and_serialize(const struct text *source, struct text *out, void *context) {
     struct pjrt_executable **made = context;
     *made = compile(source->data, source->len);
@@ -108,14 +108,14 @@ static bool add_plugin(struct text *out) {
     return true;
 }
 
-// What the code of a CPU plugin is made for: this machine's CPU.
+// Appends the machine's CPU, for which the code of a CPU plugin is made.
 static bool add_cpu(struct text *out) {
     static const char *const words[] = {"model name", "CPU part", "flags", "Features"};
     char line[8192];
     FILE *file = fopen("/proc/cpuinfo", "re");
     if (!file)
         return false;
-    while (fgets(line, sizeof line, file) && *line != '\n') // of the first core
+    while (fgets(line, sizeof line, file) && *line != '\n') // only of the first core
         for (size_t i = 0; i < COUNT(words); i++)
             if (!strncmp(line, words[i], strlen(words[i])))
                 text_add(out, "%s", line);
@@ -132,7 +132,7 @@ static bool add_identity(struct text *out) {
     return add_plugin(out) && (!is_cpu() || add_cpu(out)) && !out->failed;
 }
 
-// Loads the executable from disk or compiles it. NULL and an error.
+// Loads the executable from disk or compiles it. Returns NULL, with an error, if that fails.
 static struct pjrt_executable *find_or_compile(const struct hlo_program *hlo) {
     struct text source = {.data = hlo->text, .len = hlo->bytes}, identity = {0};
     struct pjrt_executable *made = NULL, *found = NULL;
@@ -168,7 +168,7 @@ static void list_unused(const void *key, size_t bytes, void *value, void *data) 
         *(*to)++ = c;
 }
 
-// Under the lock.
+// Frees the codes that no program uses. Under the lock.
 static void forget_unused(void) {
     struct pjrt_code **list = memory_alloc(sizeof *list * (size_t)codes.count), **end = list;
     if (!list)
@@ -215,12 +215,12 @@ static struct pjrt_code *keep(const struct hlo_program *hlo, struct pjrt_executa
 
 // In the background -----------------------------------------------------------------------------------------
 
-enum { BEHIND_MOST = 16 }; // that compile at once
+enum { BEHIND_MOST = 16 }; // the most compilations at once
 
-// A text that a thread compiles. It is there until `codes` has what became of it.
+// A text that a thread compiles. The entry exists until `codes` has the result.
 struct behind {
     struct behind *next;
-    struct hlo_program hlo; // its text alone
+    struct hlo_program hlo; // only its text
 };
 
 static struct {
@@ -228,7 +228,7 @@ static struct {
     pthread_cond_t ended;
     struct behind *first;
     int count;
-    pid_t process; // in another one, a fork, none of these threads is there
+    pid_t process; // the threads do not exist in a forked process
 } behind = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
 
 // Returns the link to the entry that compiles the text; the link is NULL if none does. Under its lock.

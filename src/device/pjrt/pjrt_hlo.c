@@ -1,8 +1,8 @@
-// pjrt_hlo.c - prints a compiled module as text. Reads the parts of HloModuleProto, the form in which plugins
-// return it, that matter to a reader.
+// pjrt_hlo.c - prints a compiled module as text. Reads those parts of HloModuleProto, the form in which
+// plugins return it, that matter to a reader.
 //
-// A protobuf message is a list of fields, each a number, a kind and a value. Unknown fields are skipped, so
-// newer compilers do no harm.
+// A protobuf message is a list of fields, each of which has a number, a kind and a value. Unknown fields are
+// skipped, so that newer compilers do no harm.
 
 #include "device/pjrt/pjrt.h"
 
@@ -29,7 +29,7 @@ static uint64_t read_number(struct proto *p) {
         if (byte < 0x80)
             return out;
     }
-    p->at = p->end; // it is cut off
+    p->at = p->end; // truncated
     return out;
 }
 
@@ -57,7 +57,7 @@ static void add_bytes(struct text *out, struct proto p) {
     text_bytes(out, (const char *)p.at, (int)MIN_OF(p.end - p.at, 1 << 28));
 }
 
-// Numbers that are packed into one field, or alone.
+// Appends the numbers of a field, which may be packed into one field or come one by one.
 static void add_numbers(struct text *out, const struct field *f) {
     struct proto p = f->part;
     if (f->kind == PROTO_NUMBER)
@@ -76,7 +76,8 @@ static const char *type_name(uint64_t type) {
     return type < COUNT(names) ? names[type] : "?";
 }
 
-// Order of the axes in memory and tiles, as in {1,0:T(8,128)(2,1)}; memory space 1 is on the chip.
+// Appends the order of the axes in memory, and tiles, as in {1,0:T(8,128)(2,1)}; memory space 1 is on the
+// chip.
 static void add_layout(struct text *out, struct proto p) {
     struct field f;
     struct text order = {0}, tiles = {0};
@@ -142,7 +143,7 @@ struct name {
     struct proto text;
 };
 
-// The name (field 1) and the id of an instruction (35) or computation (5).
+// Reads the name (field 1) and the id of an instruction (field 35) or a computation (field 5).
 static struct name read_name(struct proto p, int id_field) {
     struct name out = {0};
     struct field f;
@@ -173,7 +174,7 @@ static void add_names(struct hlo_reader *r, struct text *out, const struct field
     }
 }
 
-// What the compiler's remarks say of cycles; 0: nothing.
+// Returns the cycles that the compiler estimated in its remarks, or 0 if it has none.
 static double cycles_of(struct proto config) {
     static const char key[] = "\"estimated_cycles\":";
     size_t size = (size_t)(config.end - config.at);
@@ -245,7 +246,7 @@ static void add_computation(struct hlo_reader *r, struct proto p, int64_t entry)
     text_add(&r->out, "}\n");
 }
 
-// The names of all computations and of what is in them.
+// Reads the names of all computations and their instructions.
 static void read_names(struct hlo_reader *r, struct proto module) {
     struct field f, g;
     while (next(&module, &f)) {

@@ -23,7 +23,7 @@ static struct {
     char platform[NAME], detail[PATH + 2 * NAME], path[PATH];
     int units;
     bool is_loaded;
-    char why[PATH + 512]; // there are none
+    char why[PATH + 512]; // why there are no units
 } opened;
 
 struct pjrt_error {
@@ -32,7 +32,7 @@ struct pjrt_error {
 
 // Finding ---------------------------------------------------------------------------------------------------
 
-// Where Python's packages are, and what plugins are called in them: TPUs first, CPUs last.
+// Folders of Python's packages, and the plugins in them: TPUs first, CPUs last.
 static const char *const folders[] = {"/usr/local/lib/python3*/site-packages",
                                       "/usr/local/lib/python3*/dist-packages",
                                       "/usr/lib/python3/dist-packages", "/usr/lib/python3*/site-packages"};
@@ -55,7 +55,7 @@ static void find_plugin(void) {
         snprintf(opened.path, sizeof opened.path, "%s", given);
         return;
     }
-    const char *venv = getenv("VIRTUAL_ENV"); // of the shell that activated one
+    const char *venv = getenv("VIRTUAL_ENV"); // set by the shell that activated a virtual environment
     for (size_t i = 0; i < COUNT(names); i++) {
         char pattern[PATH];
         snprintf(pattern, sizeof pattern, "%s/lib/python3*/site-packages/%s", venv ? venv : "", names[i]);
@@ -72,9 +72,9 @@ static void find_plugin(void) {
              "ZL_PJRT to the path of one");
 }
 
-// LLVM takes a CPU by its part number for one with SVE, and XLA's CPU plugin uses it, also where the system
-// does not offer SVE to this machine: the process would end by an illegal instruction. The file is opened as
-// LLVM does it, so that whoever shows LLVM another one shows it here too.
+// Returns whether XLA's CPU plugin would end the process by an illegal instruction. LLVM assumes SVE by the
+// CPU's part number, even if the system does not offer SVE to this machine. The file is opened with the call
+// that LLVM uses, so that a library which replaces the file for LLVM replaces it here too.
 static bool would_trap(void) {
 #ifdef __aarch64__
     static const char *const parts[] = {"0xd40", "0xd49", "0xd4f",
@@ -146,8 +146,8 @@ static bool give_up(bool had_error) {
     return false;
 }
 
-// Whether the file is there and made for this machine: the loader's own message on another one says that no
-// such file exists.
+// Returns whether the file exists and is made for this machine. For a file of another machine, the loader's
+// own message would say that it does not exist.
 static bool fits_machine(void) {
     Elf64_Ehdr own, other;
     if (strchr(opened.path, '/') && access(opened.path, R_OK)) {
@@ -165,9 +165,8 @@ static bool fits_machine(void) {
     return false;
 }
 
-// JAX's plugin for CUDA expects that NVIDIA's libraries of the Python packages beside it are loaded, each
-// before those that need it: it finds them by their names then. What is not there it looks for where the
-// loader does.
+// Loads NVIDIA's libraries from the Python packages next to JAX's plugin for CUDA, each before those that
+// depend on it. The plugin then finds them by name; others it finds through the loader.
 static void load_libraries_beside(void) {
     static const char *const libraries[] = {"cudart", "nvJitLink", "cublasLt", "cublas",  "cufft",
                                             "cusparse", "cusolver", "cudnn",   "nccl", "cupti"};
@@ -212,7 +211,7 @@ static void copy_text(char *out, size_t room, const char *text, size_t size) {
     snprintf(out, room, "%.*s", (int)MIN_OF(size, room - 1), text ? text : "");
 }
 
-// Of plugins for CUDA: they would take three quarters of the memory at once.
+// Options for CUDA plugins, which would otherwise allocate three quarters of the memory at once.
 static const struct pjrt_named_value growing[] = {{.struct_size = sizeof growing[0],
                                                    .name = "preallocate",
                                                    .name_size = sizeof "preallocate" - 1,

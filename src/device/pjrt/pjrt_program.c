@@ -1,5 +1,5 @@
-// pjrt_program.c - segments as programs: rendered and compiled when they first run, outside of the planning
-// lock.
+// pjrt_program.c - programs of segments, which are rendered and compiled when they first run, outside of the
+// planning lock.
 
 #include "device/pjrt/pjrt.h"
 
@@ -10,7 +10,7 @@
 struct version {
     struct hlo_program *hlo;
     struct pjrt_code *code; // NULL: there is nothing to compute
-    int refs;               // the program, and runs
+    int refs;               // held by the program and by runs
     int starts;
     int64_t *start;
     struct version *older;
@@ -19,17 +19,17 @@ struct version {
 enum { VERSIONS_MOST = 8, DONATING_MOST = 4 };
 
 struct program {
-    struct lock lock;        // guards what follows
+    struct lock lock;        // guards everything below
     struct version *version; // the newest
-    int versions, donating;  // those that are kept; how many were rendered to donate more
+    int versions, donating;  // versions that are kept; how many were rendered to donate more
     int calls;
     uint8_t needed[];
 };
 
 // Starts ----------------------------------------------------------------------------------------------------
 
-// All that a program's text and words depend on and that a plan's key does not have: where what is read and
-// written begins.
+// Lists what a program's text and words depend on, but a plan's key does not contain: the offsets of all
+// arrays that are read and written. Returns how many there are.
 static int list_starts(const struct segment *s, int64_t *to) {
     int count = 0;
     for (int i = 0; i < s->calls; i++) {
@@ -102,8 +102,8 @@ int pjrt_fuses(int unit, const struct program *p, const struct segment *s, int i
     return s->calls - index;
 }
 
-// Makes a version. Takes the offsets `start` over. `before`, unless NULL, tells which arguments could be
-// donated. NULL and an error.
+// Makes a version. Takes over `start`, the offsets. `before`, unless NULL, is a version that tells which
+// arguments could be donated. Returns NULL, with an error, if that fails.
 static struct version *new_version(int unit, const struct segment *s, const uint8_t *skip, int starts,
                                    int64_t *start, const struct version *before) {
     struct version *v = memory_zero(sizeof *v);
@@ -134,8 +134,8 @@ static void keep_version(struct program *p, struct version *v) {
     p->versions--;
 }
 
-// Returns the newest version that fits views beginning at these offsets. Makes one if there is none, or if a
-// new one would donate more inputs. The caller holds a reference. NULL and an error.
+// Returns the newest version that fits views at these offsets. Makes one if there is none, or if a new one
+// would donate more inputs. The caller gets a reference. Returns NULL, with an error, if that fails.
 static struct version *find_version(int unit, struct program *p, const struct segment *s) {
     int starts = list_starts(s, NULL);
     int64_t *start = memory_alloc(sizeof *start * (size_t)(starts + 1));
@@ -176,7 +176,7 @@ struct execution {
     struct binding *b;
     struct pjrt_buffer **argument, **output;
     struct pjrt_buffer *words;
-    int64_t *kept; // arguments that the program may take over, and shall not
+    int64_t *kept; // arguments that the program could take over, but must not
     int kepts;
 };
 
@@ -231,8 +231,8 @@ static bool execute(struct execution *e, struct pjrt_executable *executable) {
     return run_ok;
 }
 
-// Storages of arguments whose memory the execution took over, or would have: nothing but its calls refers to
-// them.
+// Drops the replicas of arguments whose memory the execution took over, even if it failed: only its calls
+// refer to them.
 static void give_arguments(struct execution *e) {
     int donated = 0;
     for (int i = 0, kept = 0; i < e->hlo->arguments; i++) {
@@ -246,7 +246,7 @@ static void give_arguments(struct execution *e) {
     counter_add(COUNTER_DONATIONS, donated);
 }
 
-// Results become storages of their arrays; what is left after an error is freed.
+// Turns results into the storages of their arrays. After an error, the remaining results are freed.
 static bool adopt(struct execution *e) {
     bool ok = true;
     for (int i = 0; i < e->hlo->results; i++) {
@@ -289,7 +289,7 @@ static bool is_lost(zl_array x) {
     return state != ARRAY_READY && state != ARRAY_CLAIMED;
 }
 
-// Fails the calls whose inputs failed, or are gone, and marks them. Returns how many.
+// Fails the calls whose inputs failed or are gone, and marks them in skip[]. Returns their number.
 static int skip_lost(struct binding *b, uint8_t *skip) {
     int count = 0;
     for (int i = 0; i < b->calls; i++)
@@ -303,8 +303,7 @@ static int skip_lost(struct binding *b, uint8_t *skip) {
     return count;
 }
 
-// Views, and arrays without elements, get their storage here; a call that an execution computes on its way to
-// others gets none.
+// Gives views, and arrays without elements, their storage. Results that only the execution reads get none.
 static bool prepare(struct binding *b, const uint8_t *skip) {
     for (int i = 0; i < b->calls; i++) {
         const struct call *c = b->call[i];
@@ -315,7 +314,7 @@ static bool prepare(struct binding *b, const uint8_t *skip) {
     return true;
 }
 
-// All calls fail for one reason, which is the thread's error.
+// Fails all calls, with the thread's error as the reason.
 static void fail(struct binding *b, const uint8_t *skip) {
     zl_error_kind kind = ZL_ERROR_DEVICE;
     char *message = error_take(&kind);
@@ -333,8 +332,8 @@ static bool compute(int unit, struct program *p, struct binding *b, const uint8_
     struct version *v = all ? find_version(unit, p, &s) : NULL;
     if (all && !v)
         return false;
-    if (v &&
-        !hlo_is_bound(v->hlo, b->call)) { // arrays that were not there when it was planned may lie otherwise
+    if (v && !hlo_is_bound(v->hlo, b->call)) { // arrays that did not exist when the version was made may have
+                                               // other storages
         give_version(p, v);
         v = NULL;
     }
@@ -345,8 +344,8 @@ static bool compute(int unit, struct program *p, struct binding *b, const uint8_
     return ok;
 }
 
-// Holds what the calls compute, and returns how many there are: a call that fails lets its inputs go. Outputs
-// that only a sibling keeps alive stay so.
+// Retains the outputs of the calls, because a call that fails releases its inputs. Outputs that nothing but a
+// sibling keeps alive are left out. Returns how many are retained.
 static int hold_outputs(struct binding *b, zl_array *held) {
     int count = 0;
     for (int i = 0; i < b->calls; i++)

@@ -1,4 +1,4 @@
-// profile.c - records what runs, in blocks that each thread has for itself.
+// profile.c - records what runs, in blocks of memory that each thread has for itself.
 //
 // Only the owner writes a thread's blocks, without locks: it announces that it is writing before it checks
 // whether the profile is still recorded. Whoever ends a profile waits until no thread is writing, and then
@@ -11,29 +11,29 @@
 #include <string.h>
 
 enum {
-    // Bytes of a thread's first block; each has twice as many as the one before it: fresh pages cost more
-    // than the records in them.
+    // Bytes of a thread's first block. Each block has twice the bytes of the one before, because fresh pages
+    // cost more than the records in them.
     FIRST = 64 << 10,
     LARGEST = 2 << 20,
-    IDS = 256,   // that a thread takes at once
-    LISTS = 256, // of words that a thread knows again
+    IDS = 256,   // ids that a thread takes at once
+    LISTS = 256, // lists of words that a thread recognises
     SAID = COUNT(((struct profile *)0)->said),
 };
 
 struct block {
     struct block *next;
-    size_t bytes; // of it all
-    size_t used;  // of data
+    size_t bytes; // bytes of the whole block
+    size_t used;  // bytes of data in use
     _Alignas(16) char data[];
 };
 
 struct thread {
-    struct thread *next; // of all
-    unsigned profile;    // that its blocks belong to
+    struct thread *next; // in the list of all threads
+    unsigned profile;    // the profile that its blocks belong to
     bool has_ended;
     atomic_bool is_writing;
     struct block *first, *last;
-    const struct profile_record *list[LISTS]; // by a hash of their words
+    const struct profile_record *list[LISTS]; // the last record with words, by a hash of the words
     int64_t dropped;
 };
 
@@ -43,14 +43,14 @@ _Thread_local bool profile_is_ending;
 static PROFILE_TLS _Thread_local struct thread *mine;
 static PROFILE_TLS _Thread_local struct { uint32_t last, left; } ids;
 
-static struct lock lock; // guards all that follows, but the atomic ones
+static struct lock lock; // guards everything below, except atomic variables
 static struct thread *threads;
-static unsigned profiles;          // so far
-static int64_t began, began_ticks; // the same moment
+static unsigned profiles;          // number of profiles so far
+static int64_t began, began_ticks; // the same moment on both clocks
 static const char *said[SAID];
 static atomic_uint last_id;
 static atomic_size_t used;
-static atomic_llong dropped; // besides those of threads
+static atomic_llong dropped; // besides those that threads count
 static size_t most;
 
 // Blocks ----------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ static struct thread *new_thread(void) {
     return mine = threads = t;
 }
 
-// Registers the calling thread with the current profile. NULL if there is no profile, or no memory.
+// Registers the calling thread with the current profile. Returns NULL if there is no profile, or no memory.
 static struct thread *join(void) {
     lock_take(&lock);
     unsigned now = atomic_load(&profile_now);
@@ -280,7 +280,7 @@ static void run_exit_function(void) {
         exit_function();
 }
 
-// Functions given to atexit run latest first.
+// Functions are registered with atexit, which runs the latest first.
 void profile_at_exit(void (*end)(void)) {
     if (end)
         exit_function = end;
@@ -360,7 +360,7 @@ static int compare_times(const void *a, const void *b) {
     return x->id != y->id ? (x->id > y->id) - (x->id < y->id) : (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-// The first time of an id, or of the next one that has any.
+// Returns the first time of an id, or of the next id that has one.
 static int find_time(const struct profile *p, uint32_t id) {
     int low = 0, high = p->times;
     while (low < high) {

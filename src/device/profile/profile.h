@@ -1,4 +1,5 @@
-// profile.h - the profiler: what is recorded while it is on, and what is made of it.
+// profile.h - the profiler: the records that it collects while it is on, and the reports that it makes of
+// them.
 //
 //     schedule: evaluations, and each step of a program with its ops ─┐
 //     kernels:  each launch, with bytes and the kernel's IR           ├─▶ blocks of records, per thread
@@ -6,9 +7,9 @@
 //
 //     blocks of records ─▶ struct profile ─▶ table, timeline
 //
-// A thread appends records to blocks of its own, without a lock; nobody else writes them, and they are read
-// when the profile ends. A launch has an id. Devices report later, from any thread, when the work of an id
-// ran. While the profiler is off, each place that records tests one word.
+// A thread appends records to blocks of its own, without a lock. No other thread writes them, and they are
+// read when the profile ends. A launch has an id. Devices report later, from any thread, when the work of an
+// id ran. While the profiler is off, each place that records tests one word.
 
 #ifndef PROFILE_H
 #define PROFILE_H
@@ -26,11 +27,11 @@ enum profile_kind {
     PROFILE_EVAL,    // an evaluation, from the call to its return; name: the public function
     // a step of a program; words: its ops. The launches of the thread since the last one belong to it
     PROFILE_OPS,
-    // work that a device was given; words: the kernel's IR as text, then the values of its symbols
+    // work that was enqueued on a device; words: the kernel's IR as text, then the values of its symbols
     PROFILE_LAUNCH,
     // a tile kernel of the program, which zl_kernel_run ran and waited for; words as of a launch
     PROFILE_KERNEL,
-    PROFILE_COPY,    // between the host and a unit: read are bytes that go up, written those that come down
+    PROFILE_COPY, // a copy between the host and a unit; read: bytes that go up, written: bytes that come down
     PROFILE_WAIT,    // the host waits for a unit
     PROFILE_COMPILE, // a compiler runs
     // a launch on an emulated chip; words: struct profile_model. begin and end are those of the emulation
@@ -42,11 +43,11 @@ enum profile_kind {
 struct profile_record {
     uint8_t kind, unit, lane;
     uint8_t dtype;      // zl_dtype that a step computes in
-    bool is_fallback;   // a step that the stream's device cannot do
+    bool is_fallback;   // a step that the CPU runs because the stream's device cannot
     bool has_failed;    // a step whose results could not be computed
-    bool is_part;       // a launch of a kernel that began with an earlier one
+    bool is_part;       // a launch of a further grid of the same kernel
     bool has_words_of;  // another record, which word[0] points to, has the same words
-    uint16_t words;     // that follow
+    uint16_t words;     // how many words follow
     uint32_t id;        // of LAUNCH and TIME; 0: none
     uint32_t calls;     // of a step
     float read, written, flops; // bytes, bytes, operations
@@ -78,7 +79,7 @@ const char *profile_keep(const char *text);
 void profile_compiled(const char *what, int64_t begin);
 // Returns an id for a launch, from 1.
 uint32_t profile_new_id(void);
-// What this thread is giving to a device, for the device to report when it ran: id 0: nothing.
+// The work that this thread is enqueuing on a device, which reports when it ran; id 0: none.
 struct profile_work {
     uint32_t id;
     bool is_tiles; // a grid of the tile kernel `name`
@@ -105,20 +106,19 @@ void profile_say(const char *what);
 
 // profile_ring.c --------------------------------------------------------------------------------------------
 
-// What a driver tells of its units.
+// How a driver reports the times of its units.
 struct profile_driver {
-    const char *lack; // what the table says where a unit does not tell when its launches ran
+    const char *lack; // the text for the table if a unit cannot report when its launches ran
     // ns of the unit's clock, read during the call. False: it does not tell
     bool (*now)(int unit, int64_t *time);
     // Waits for a launch, by its place in the ring and its handle, and says when it ran by that clock. False:
     // that is not known.
     bool (*times)(int unit, int place, uint64_t handle, int64_t *begin, int64_t *end);
 };
-// Launches of a unit that are still to be reported, in their order. All zero it is empty; the caller holds a
-// lock of its own.
+// Launches of a unit that are not reported yet, in order. Zeroed, it is empty. The caller provides the lock.
 enum { PROFILE_RING = 256 }; // with more, the host waits for the oldest
 struct profile_ring {
-    unsigned profile; // in which the clocks were compared
+    unsigned profile; // the profile in which the clocks were compared
     int64_t ahead;    // ns by which the host's clock is ahead of the unit's
     int first, count;
     struct { uint32_t id; uint64_t handle; } launch[PROFILE_RING];
@@ -135,7 +135,7 @@ void profile_ring_end(struct profile_ring *r, const struct profile_driver *drive
 
 // Between the files of the profiler -------------------------------------------------------------------------
 
-// What was recorded, put together.
+// The records of a profile, put together.
 struct profile_span {
     const struct profile_record *r;
     int thread;

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-// The costs of one text for one list of sizes, and texts as kernels: each is read once.
+// Caches: kernels by their texts, each of which is parsed once, and costs by text and sizes.
 struct costs {
     struct map kernels; // address of the text -> struct tile_kernel
     struct map known;   // text and sizes -> struct tile_cost
@@ -72,8 +72,8 @@ static bool set_launch(struct costs *c, struct profile_span *s) {
     return true;
 }
 
-// What the step did and its kernels' IR does not tell belongs to its calls of libraries; where there are
-// none, to kernels whose loops end where data says.
+// Returns whether a launch gets a part of the rest of its step, that is, of the operations that no kernel's
+// IR accounts for. Library calls share it; without any, kernels whose loops end at values from data.
 static bool takes_rest(const struct profile_span *s, bool of_libraries) {
     return s->r->kind == PROFILE_LAUNCH && s->step >= 0 && !s->r->is_part &&
            (of_libraries ? !s->r->words : s->flops == 0);

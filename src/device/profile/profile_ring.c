@@ -1,10 +1,11 @@
-// profile_ring.c - times of launches that a driver tells once they are done: which launches are still to be
-// asked for, and the clocks.
+// profile_ring.c - times of launches that a driver reports once they are done: the launches whose times are
+// not read yet, and the clocks.
 
 #include "device/profile/profile.h"
 
-// The device's clock is read between two readings of the host's, of several tries the one where these are
-// nearest. The first of them stands for it: so nothing seems to end after the host saw that it had.
+// Compares the clocks: reads the device's between two readings of the host's several times, and keeps the
+// pair of readings that are closest. The first of the two is taken as the same moment, so that nothing seems
+// to end after the host saw its end.
 static bool compare_clocks(struct profile_ring *r, const struct profile_driver *driver, int unit) {
     enum { TRIES = 5 };
     int64_t nearest = INT64_MAX;

@@ -1,5 +1,5 @@
-// profile_table.c - prints a profile as a table: kernels by the time that they took, and where the rest of
-// the time went.
+// profile_table.c - prints a profile as a table: kernels by the time that they took, and the rest of the
+// time.
 
 #include "device/profile/profile.h"
 
@@ -20,7 +20,7 @@ struct row {
 };
 
 struct rows {
-    struct map map; // struct row_key -> place in row, and 1
+    struct map map; // struct row_key -> index in `row` + 1
     int count, cap;
     struct row *row;
     bool failed;
@@ -28,7 +28,7 @@ struct rows {
 
 // Rows ------------------------------------------------------------------------------------------------------
 
-// The name of a kernel, with the ops that it runs for.
+// Appends the name of a kernel, with the ops that it runs for.
 static void name_span(struct text *out, const struct profile *p, const struct profile_span *s) {
     if (s->r->kind == PROFILE_OPS) {
         profile_add_ops(out, s->r);
@@ -71,7 +71,8 @@ static size_t set_key(struct row_key *k, const struct profile *p, const struct p
     return offsetof(struct row_key, op) + sizeof k->op[0] * k->ops;
 }
 
-// Kernels of one name, made for other layouts, are in one row. The row owns the name. NULL: memory is out.
+// Returns the row of a name, and makes it if there is none. Kernels of one name for different layouts share a
+// row. Takes over the name. Returns NULL if memory runs out.
 static struct row *row_named(struct rows *rows, char *name, const struct row_key *k) {
     for (int i = 0; i < rows->count; i++) {
         struct row *r = &rows->row[i];
@@ -250,7 +251,7 @@ static void add_busy(struct text *out, const struct profile *p, const struct row
     memory_free(list);
 }
 
-// What is counted of one kind of span.
+// The number, the time and the bytes of all spans of a kind.
 struct sum {
     int64_t count;
     double ns, read, written;
@@ -295,8 +296,8 @@ static void add_sums(struct text *out, const struct profile *p) {
 
 // Chips that are emulated -----------------------------------------------------------------------------------
 
-// Sums over the launches of the kernel that a span is of, and returns how many there are; 0: an earlier span
-// is of it too.
+// Sums over all launches of a span's kernel, and returns their number; returns 0 if an earlier span is of the
+// same kernel.
 static int sum_model(const struct profile *p, int first, struct profile_model *sum) {
     const char *name = p->span[first].r->name;
     int calls = 0;

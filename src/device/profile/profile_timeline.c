@@ -23,7 +23,7 @@ struct timeline {
         int64_t track_end[TRACKS];
     } unit[UNITS_MOST];
     int used;
-    char data[ROOM]; // of the file, that is still to be written
+    char data[ROOM]; // text that is not written to the file yet
 };
 
 // Text ------------------------------------------------------------------------------------------------------
@@ -73,8 +73,8 @@ static void put_time(struct timeline *t, const char *key, int64_t ns) {
     put_number(t, llabs(ns) % 1000, 3);
 }
 
-// A name inside of quotes. Nothing but names of kernels, ops, functions and devices comes here; what would
-// have to be escaped is left out.
+// Appends a name inside of quotes. All names are those of kernels, ops, functions and devices, so characters
+// that would need escapes are left out.
 static void put_name(struct timeline *t, const char *name) {
     while (*name) {
         size_t run = 0;
@@ -179,7 +179,7 @@ static void add_event(struct timeline *t, int process, int track, const struct p
     if (s->r->kind == PROFILE_MODELLED)
         add_model(t, s->r);
     else if (s->r->kind == PROFILE_EVAL || s->r->kind == PROFILE_WAIT || s->r->kind == PROFILE_COMPILE)
-        put(t, "}"); // they have no costs
+        put(t, "}"); // these have no costs
     else
         add_costs(t, s);
 }
@@ -238,7 +238,7 @@ static int find_track(struct timeline *t, struct unit *u, int lane, int64_t begi
     return at + 1;
 }
 
-// One time of a launch, and the launch.
+// A launch, and one of its times.
 struct worked {
     const struct profile_record *when;
     const struct profile_span *span;

@@ -6,7 +6,7 @@
 
 // Expressions -----------------------------------------------------------------------------------------------
 
-// In 64 bits, whatever the kernel's indices have.
+// Sizes are computed in 64 bits, whatever the kernel's indices have.
 static const struct tile_type i64 = {TILE_INT, 64, 1};
 
 static expr number(int64_t value) {

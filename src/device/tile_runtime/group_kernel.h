@@ -1,5 +1,5 @@
-// group_kernel.h - what drivers of GPUs share: the sizes of a call, its memory, compiled code on disk, and
-// how a unit rounds.
+// group_kernel.h - code that drivers of GPUs share: the sizes of a call, its memory, compiled code on disk,
+// and how a unit rounds.
 
 #ifndef GROUP_KERNEL_H
 #define GROUP_KERNEL_H
@@ -11,10 +11,10 @@ struct group_kernel {
     const struct tile_kernel *kernel; // after render_kernel; outlives this
     int parameters, launches;
     int rooms;          // buffers that pass values between launches
-    bool has_status;    // has a last argument (render_has_status)
+    bool has_status;    // the kernel has a last argument for it (render_has_status)
     bool reads_scalars; // the workgroups of a launch depend on parameters passed by value
     struct render_launch *launch;
-    // These no longer need the kernel:
+    // These do not need the kernel any more:
     struct tile_tape *bytes; // computes the bytes of parameters
     struct tile_tape *sizes; // computes the bytes of rooms, then the workgroups of launches
 };
@@ -42,8 +42,8 @@ int64_t device_group_sizes_most(const struct group_sizes *s, const struct group_
 // Sets the error for impossible sizes; returns false.
 bool device_group_sizes_fail(const char *kernel);
 
-// How a device with memory of its own, to which all arguments of a call are copied, does that. alloc returns
-// NULL, and the others false, with an error if they fail. alloc accepts 0 bytes; free does not wait.
+// Functions of a device with memory of its own, to which all arguments of a call are copied. alloc returns
+// NULL, and the others false, with an error, if they fail. alloc accepts 0 bytes; free does not wait.
 struct group_memory {
     void *(*alloc)(void *device, size_t bytes);
     bool (*write)(void *device, void *to, const void *from, size_t bytes);

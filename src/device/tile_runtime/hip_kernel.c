@@ -16,13 +16,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { // of HIP's header
+enum { // values from HIP's header
     MOST_THREADS = 56,
     SHARED_OF_BLOCK = 74,
     OUT_OF_MEMORY = 2,
 };
 
-// name, what it gives, parameters
+// name, return type, parameters
 #define HIP_FUNCTIONS(F)                                       \
     F(hipInit, int, (unsigned flags))                          \
     F(hipGetDeviceCount, int, (int *count))                    \
@@ -59,9 +59,10 @@ static struct {
     char why_none[256]; // "": there is a device
     char name[128], chip[16];
     struct target_unit unit;
-    char clang[PATH_MAX], libraries[PATH_MAX + 64]; // the option for the chip's own, "-nogpulib" without them
+    char clang[PATH_MAX], libraries[PATH_MAX + 64]; // the compiler option for ROCm's device libraries;
+                                                    // "-nogpulib" without them
     long long stamp;
-    unsigned era; // in which it was opened
+    unsigned era; // the value of fork_era when it was opened
 } found;
 
 // Finding ---------------------------------------------------------------------------------------------------
@@ -89,7 +90,7 @@ static bool bind(void) {
     return !*found.why_none;
 }
 
-// "9.0.10" or 90010, as versions of chips are written, is gfx90a.
+// Sets the chip's name from its version: 9.0.10, also written as 90010, is gfx90a.
 static bool name_chip(int major, int minor, int step) {
     snprintf(found.chip, sizeof found.chip, "gfx%d%x%x", major, (unsigned)minor & 15, (unsigned)step & 15);
     return major > 0;
@@ -109,11 +110,12 @@ static int version_of_node(int node) {
 }
 
 static bool find_chip(void) {
-    const char *told = getenv("HSA_OVERRIDE_GFX_VERSION"); // ROCm's: a chip that is treated as another
+    const char *told = getenv("HSA_OVERRIDE_GFX_VERSION"); // ROCm's variable for treating a chip as another
+                                                           // one
     int major, minor, step, version = 0;
     if (told && sscanf(told, "%d.%d.%d", &major, &minor, &step) == 3)
         return name_chip(major, minor, step);
-    for (int node = 0; node < 64 && version == 0; node++) // processors have 0
+    for (int node = 0; node < 64 && version == 0; node++) // nodes of CPUs have version 0
         version = version_of_node(node);
     return version > 0 && name_chip(version / 10000, version / 100 % 100, version % 100);
 }

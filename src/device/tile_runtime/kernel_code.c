@@ -1,5 +1,5 @@
-// kernel_code.c - code of tile kernels on disk, under a hash of their text and of what compiled it: other
-// processes, and later runs, load it instead of compiling.
+// kernel_code.c - keeps the code of tile kernels on disk, under a hash of their text and of the compiler's
+// identity, so that other processes and later runs load it instead of compiling.
 
 #include "device/tile_runtime/group_kernel.h"
 

@@ -1,5 +1,5 @@
-// kernel_run.c - the public side of running tile kernels: finds sizes in the shapes of arguments, checks
-// them, and gives the kernel to its target.
+// kernel_run.c - the public interface to running tile kernels: finds sizes in the shapes of arguments, checks
+// them, and passes the kernel to its target.
 
 #include "kernel/kernel.h"
 
@@ -16,7 +16,7 @@ static const struct kernel_driver *const drivers[] = {
 #include "device/targets.def"
 };
 
-static const char automatic[] = "auto"; // no target of its own: a kernel follows its arguments
+static const char automatic[] = "auto"; // the kernel has no fixed target: it follows its arguments
 
 const char *zl_kernel_target(int index) {
     return index >= 0 && index < (int)COUNT(drivers) ? drivers[index]->name : NULL;
@@ -35,7 +35,7 @@ static const struct kernel_driver *find_driver(const char *target) {
     return NULL;
 }
 
-// The target for arrays of a device; the CPU's for devices that have none.
+// Returns the target for arrays of a device, or the CPU's if the device has none.
 static const struct kernel_driver *driver_for(const char *device) {
     for (size_t i = 0; i < COUNT(drivers); i++)
         if (!strcmp(drivers[i]->device, device))
@@ -194,7 +194,7 @@ static bool is_in_range(const struct tile_name *s, int64_t value) {
 // Binds a size or stride that is a symbol: it gives the symbol its value.
 static bool bind(struct sizes *b, expr e, int64_t size) {
     if (e->op != TILE_SYMBOL)
-        return true; // checked when all are known
+        return true; // expressions are checked when all symbols are known
     int at = symbol_of(b->kernel, e->name);
     if (b->bound[at])
         return true;
@@ -203,7 +203,7 @@ static bool bind(struct sizes *b, expr e, int64_t size) {
     return is_in_range(e->name, size);
 }
 
-// Elements behind an axis, times those along it.
+// Multiplies *dense, the stride of a dense axis, by the size of that axis.
 static bool grow_dense(const struct tile_buffer *buffer, const zl_kernel_buffer *a, int axis,
                        int64_t *dense) {
     return tile_times(*dense, a->dim[axis] ? a->dim[axis] : 1, dense) ||
@@ -375,8 +375,8 @@ static const struct kernel_driver *common_home(zl_kernel k, const struct kernel_
     return found ? found : drivers[0];
 }
 
-// The target of a kernel that follows its arguments: the one on whose memory all of them are. NULL and an
-// error.
+// Returns the target of a kernel that follows its arguments: the one in whose memory all of them are. Returns
+// NULL, with an error, if there is none.
 static const struct kernel_driver *follow(zl_kernel k, const zl_kernel_buffer *buffer) {
     const struct kernel_driver **home = memory_zero(sizeof *home * (size_t)(k->kernel->parameters + 1)),
                                *found = NULL;
@@ -388,7 +388,7 @@ static const struct kernel_driver *follow(zl_kernel k, const zl_kernel_buffer *b
     return found;
 }
 
-// driver: the target that was chosen; NULL: that of the kernel, or of its arguments.
+// driver: the target that was chosen, or NULL for that of the kernel or of its arguments.
 static struct kernel_form *choose_form(zl_kernel k, const struct kernel_driver *driver,
                                        const zl_kernel_buffer *buffer) {
     if (!k->follows)
@@ -476,7 +476,7 @@ static bool run_once(zl_kernel k, const struct kernel_form *form, int count, con
     return done;
 }
 
-// What a run is for: nothing but its results, the seconds of one of so many, or a report.
+// What a run returns: only results, the seconds of one of many runs, or a report.
 struct asked {
     int repeats;
     double *seconds;
@@ -558,14 +558,14 @@ bool zl_kernel_report(zl_kernel k, int count, const zl_kernel_buffer *buffer, zl
 
 // Arrays ----------------------------------------------------------------------------------------------------
 
-enum { ALIGNMENT = 16 }; // of arguments in memory of a device
+enum { ALIGNMENT = 16 }; // bytes, of arguments in device memory
 
 static bool has_storage(zl_array a) {
     return !array_is(a, ARRAY_INLINE) && a->storage;
 }
 
-// The target of a call: that of the kernel; else of the first input whose values only a device has, else of
-// the default device. NULL and an error.
+// Returns the target of a call: that of the kernel; else that of the first input whose values only a device
+// has; else that of the default device. Returns NULL, with an error, if there is none.
 static const struct kernel_driver *driver_of_call(zl_kernel k, int inputs, const zl_array *in) {
     if (!k->follows)
         return atomic_load_explicit(&k->forms, memory_order_acquire)->driver;
@@ -641,7 +641,7 @@ static bool make_outputs(struct sizes *b, const struct device *d, int inputs, in
     return true;
 }
 
-// What is passed by value is read on the host.
+// Sets the buffers of the inputs. Those that are passed by value are read on the host.
 static bool set_inputs(const struct tile_kernel *k, int inputs, const zl_array *in, const struct device *d,
                        zl_kernel_buffer *buffer) {
     for (int i = 0; i < inputs; i++) {
@@ -665,7 +665,7 @@ static bool wait_for_lanes(const struct device *d) {
     return !d || device_wait(d, 0, device_point(d, 0, 0));
 }
 
-// What failed is released again.
+// Runs a kernel on arrays. If that fails, the outputs are released.
 static bool call(zl_kernel k, int inputs, const zl_array *in, int outputs, zl_array *out,
                  zl_kernel_buffer *buffer) {
     struct sizes b;

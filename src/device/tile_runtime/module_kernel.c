@@ -15,7 +15,7 @@ struct compiled {
     struct group_kernel group;
     const struct module_target *target;
     void *module;
-    void **function; // one a launch
+    void **function; // one per launch
 };
 
 // Calls a function of the target's library and checks its result.
@@ -110,11 +110,11 @@ struct call {
     struct group_sizes sizes;
     void *const *address;
     const int64_t *symbol;
-    module_address *memory; // of parameters, rooms, and the status where there is one
-    bool *is_ours;          // of memory: made for this call
-    void **value, **copy;   // of parameters that are passed by value: their bytes; copies that are ours
+    module_address *memory; // of parameters, rooms, and the status if there is one
+    bool *is_ours;          // for each of `memory`: allocated for this call
+    void **value, **copy;   // of parameters passed by value: their bytes; host copies made for this call
     void **argument;
-    int32_t *narrow; // symbols of 32 bits
+    int32_t *narrow; // symbols as 32-bit integers
 };
 
 static bool is_value(const struct call *k, int i) {

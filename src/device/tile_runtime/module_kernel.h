@@ -1,8 +1,8 @@
 // module_kernel.h - tile kernels on a GPU whose driver loads modules: CUDA's, and HIP's, which has the same
 // calls by other names.
 //
-// A target says what its calls are named, how it opens and how it compiles; arguments, launches and clocks
-// are module_kernel.c's.
+// A target supplies the names of its calls, and functions that open it and compile; module_kernel.c has the
+// arguments, launches and clocks.
 
 #ifndef MODULE_KERNEL_H
 #define MODULE_KERNEL_H
@@ -13,7 +13,7 @@
 
 typedef unsigned long long module_address;
 
-// our word, parameters; all give 0 when they are done
+// our name, parameters; all return 0 for success
 #define MODULE_CALLS(F)                                                                             \
     F(alloc, (module_address * out, size_t bytes))                                                  \
     F(free, (module_address memory))                                                                \
@@ -39,7 +39,7 @@ struct module_calls {
 #undef MEMBER
 };
 
-struct module_names { // in the library
+struct module_names { // the names in the library
 #define MEMBER(word, parameters) const char *word;
     MODULE_CALLS(MEMBER)
 #undef MEMBER
@@ -48,14 +48,15 @@ struct module_names { // in the library
 struct module_target {
     const char *name;
     const struct module_names *names;
-    const struct module_calls *calls;                           // once it is open
-    // the first device, for this thread; NULL and an error
+    const struct module_calls *calls;                           // set once the target is open
+    // returns the record of the first device, for this thread, or NULL and an error
     const struct target *(*open)(void);
-    // of a call: false and an error, unless it is 0
+    // checks the result of a call; returns false, with an error, unless it is 0
     bool (*check)(int code, const char *function);
-    bool (*identify)(struct text *out);                         // chip and compiler; false and an error
+    bool (*identify)(struct text *out);                         // appends chip and compiler; returns false,
+                                                                // with an error, if that fails
     bool (*compile)(const struct text *source, struct text *code, void *unused);
-    bool (*allow_shared)(void *function, int64_t bytes);        // NULL: launches say it
+    bool (*allow_shared)(void *function, int64_t bytes);        // NULL: launches pass the size
 };
 
 // Looks up the calls in a library. Returns false, with the name of a missing one in *missing, unless all are

@@ -7,7 +7,7 @@
 #include "pass/pass.h"
 
 struct op_launch {
-    struct op_key { // what the kernel depends on; padded with zeros
+    struct op_key { // facts that the kernel depends on; padded with zeros
         char file[32], clauses[256], smaller[32];
         int64_t bits; // of indices
     } key;
@@ -31,7 +31,7 @@ struct op_choice {
 // or NULL and an error. The caller owns it.
 struct tile_kernel *device_op_choice_kernel(const void *choice);
 
-// Kernels whose indices have 32 bits take arrays of so many elements at most: threads past the end count on.
+// The most elements of arrays for kernels with 32-bit indices: threads past the end count beyond it.
 enum { KERNEL_NARROW = INT32_MAX - (1 << 20) };
 // Returns how many elements the memory of an array has, that is, the size of a kernel's buffer: 1 for an
 // inline scalar, 0 as long as there is no memory.

@@ -1,5 +1,5 @@
-// vulkan.c - makes chips with a Vulkan driver available as devices for arrays: the shared kernel programs
-// (device/kernels) over vulkan_queue.c.
+// vulkan.c - the device vulkan: chips with a Vulkan driver, by the shared build of kernels (device/kernels)
+// over vulkan_queue.c.
 
 #include "device/kernels/kernels.h"
 #include "device/vulkan/vulkan.h"
@@ -10,7 +10,7 @@ extern const struct device device_vulkan;
 
 enum { MARKS = 64 };
 
-// Values of the timeline: those that are marked, and the one that what is read aside waits for.
+// Values of the timeline: those of the marks, and the one that copies on the extra lane wait for.
 static struct unit { atomic_ullong mark[MARKS], aside; } units[VULKAN_DEVICES];
 
 // Finding ---------------------------------------------------------------------------------------------------
@@ -103,7 +103,8 @@ static void *alloc(int unit, size_t bytes) {
     return d ? vulkan_alloc(d, bytes) : NULL;
 }
 
-// Frees memory once the device is done with it. If the device is lost, it is left to the driver.
+// Frees memory when the device has finished using it. If the device is lost, the memory is left to the
+// driver.
 static void free_memory(int unit, void *memory) {
     bool had_error = zl_error();
     struct vulkan_device *d = vulkan_device(unit);
@@ -143,8 +144,8 @@ static bool wait(int unit, int lane, int place) {
     return d && vulkan_wait(d, atomic_load(&units[unit].mark[place]));
 }
 
-// All work has one order: only what is read aside has to be told what it waits for. To wait for more does no
-// harm.
+// Makes later work of a lane wait for a mark. All work has one order, so only the extra lane for copies has
+// to be told; waiting for more than necessary does no harm.
 static bool follow(int unit, int lane, int other, int place) {
     (void)other;
     unsigned long long mark = atomic_load(&units[unit].mark[place]), before = atomic_load(&units[unit].aside);

@@ -1,8 +1,8 @@
-// vulkan.h - Vulkan as we use it: opened at run time, one device and one queue a chip, memory in blocks, work
-// in batches.
+// vulkan.h - Vulkan, opened at run time: one device and one queue per chip, memory in blocks, work in
+// batches.
 //
-// Nothing of a vendor is needed to build or to start. A call that fails records an error that names the
-// function and Vulkan's code.
+// Nothing of a vendor is needed to build or to start. A call that fails sets an error with the function and
+// Vulkan's code.
 
 #ifndef VULKAN_H
 #define VULKAN_H
@@ -17,34 +17,35 @@ enum { VULKAN_DEVICES = 8 };
 
 struct vulkan_device {
     vk_chip chip;
-    vk_device device; // NULL: it was not needed yet
+    vk_device device; // NULL: not opened yet
     vk_queue queue;
     struct vulkan_device_api api;
     char name[256], detail[320];
-    char whole_detail[420]; // with how it rounds, once that is known
-    char identity[640]; // what compiled kernels depend on besides their words
-    unsigned char id[16]; // of the chip, whichever driver reaches it
+    char whole_detail[420]; // with how the chip rounds, once that is known
+    char identity[640]; // facts that compiled kernels depend on besides their words
+    unsigned char id[16]; // of the chip, the same for every driver
     bool is_host;       // it is the host's CPU
-    atomic_bool is_lost; // the driver gave it up: nothing works on it any more
+    atomic_bool is_lost; // the driver lost the device: nothing works on it any more
     uint32_t family;    // of its queue
-    uint32_t extensions; // that it is opened with: VULKAN_PUSH_DESCRIPTOR, ...
+    uint32_t extensions; // that the device is opened with: VULKAN_PUSH_DESCRIPTOR, ...
     // by bindings: bytes of one buffer that a kernel reaches; such buffers of a kernel
     uint32_t storage_range, stage_buffers;
-    bool has_addresses; // kernels can do without bindings
-    uint32_t subgroup; // threads that kernels are to be compiled for; 0: the chip has one size only
-    float timestamp_ns; // 0: it has no clock
+    bool has_addresses; // kernels can use addresses instead of bindings
+    uint32_t subgroup; // threads per subgroup that kernels are compiled for; 0: the chip has only one size
+    float timestamp_ns; // ns per tick of its clock; 0: it has none
     struct vk_memory_types types;
-    int local_type, upload_type, read_type; // of arrays, of what the host writes, of what it reads
+    int local_type, upload_type, read_type; // types of memory for arrays, for data that the host writes, and
+                                            // for data that it reads
     uint64_t memory;    // bytes of the heap of arrays
-    struct vk_features features; // what it is opened with, and what these lead to:
+    struct vk_features features; // the features that it is opened with, and what follows from them:
     struct vk_features11 features11;
     struct vk_features12 features12;
     struct vk_features13 features13;
     struct vk_shared_layout shared_layout;
     struct vk_bfloat bfloat;
     struct vk_matrices matrices;
-    struct target_unit unit, far; // far: its kernels reach buffers by addresses
-    atomic_bool knows_rounding; // unit says how the chip rounds
+    struct target_unit unit, far; // far: for kernels that reach buffers by addresses
+    atomic_bool knows_rounding; // `unit` says how the chip rounds
 };
 
 enum { VULKAN_PUSH_DESCRIPTOR = 1, VULKAN_SHARED_LAYOUT = 2, VULKAN_BFLOAT = 4, VULKAN_MATRICES = 8 };
@@ -80,10 +81,10 @@ enum { VULKAN_ALIGNMENT = 256 };
 void *vulkan_alloc(struct vulkan_device *d, size_t bytes);
 // Frees memory, which no work may use any more; NULL is allowed.
 void vulkan_free(struct vulkan_device *d, void *memory);
-// Where memory lies. mapped is where the host sees it, NULL if it does not.
+// The place of memory. `mapped` is its address on the host, NULL if the host does not see it.
 struct vulkan_place {
     vk_handle buffer;
-    uint64_t offset, address; // address: as kernels know it, of a device that has_addresses
+    uint64_t offset, address; // address: for kernels, if the device has_addresses
     char *mapped;
 };
 // Returns where an address within memory of vulkan_alloc lies.
@@ -96,7 +97,7 @@ int64_t vulkan_blocks_made(int unit);
 // A buffer with memory of its own.
 struct vulkan_buffer {
     vk_handle buffer, memory;
-    char *mapped; // NULL: the type is not visible to the host
+    char *mapped; // NULL: the memory is not visible to the host
     uint64_t address; // 0: it has none
 };
 // Creates a buffer with memory of this type, mapped if the host can see it. Returns false, with an error, if
@@ -107,8 +108,8 @@ void vulkan_buffer_close(struct vulkan_device *d, struct vulkan_buffer *b);
 
 // vulkan_queue.c --------------------------------------------------------------------------------------------
 
-// What a kernel is given: buffers, of which it reaches so many bytes, and the bytes of its block
-// (render/spirv/spirv.h).
+// The arguments of a launch: buffers, with the bytes that the kernel accesses of each, and the bytes of its
+// block (render/spirv/spirv.h).
 enum { VULKAN_BUFFERS = 32, VULKAN_BLOCK_BYTES = 4096 };
 struct vulkan_reach {
     const void *memory;
@@ -120,7 +121,7 @@ struct vulkan_launch {
     const struct vulkan_function *function;
     int64_t groups;
     int buffers;
-    bool is_too_large; // something had no room
+    bool is_too_large; // a buffer or value did not fit
     struct vulkan_reach buffer[VULKAN_BUFFERS];
     uint32_t block_bytes;
     uint32_t block[VULKAN_BLOCK_BYTES / 4];
@@ -170,7 +171,7 @@ bool vulkan_time(struct vulkan_device *d, bool (*run)(void *data), void *data, d
 // device.
 void vulkan_profile_end(void);
 
-// What was done since the process began.
+// Counts since the process began.
 struct vulkan_counts {
     int64_t launches, barriers, submissions;
 };
@@ -181,8 +182,8 @@ struct vulkan_counts vulkan_counts(int unit);
 
 struct vulkan_function {
     vk_handle pipeline, layout, set_layout;
-    int bindings; // up to the last that its module uses
-    bool has_addresses; // instead of bindings of buffers
+    int bindings; // the number of bindings, up to the last one that its module uses
+    bool has_addresses; // it uses addresses instead of bindings of buffers
 };
 
 // Compiles a SPIR-V module and appends to `code` what vulkan_load makes functions of, in this process or

@@ -1,4 +1,5 @@
-// vulkan_api.h - what we use of Vulkan 1.2, declared here so that nothing of a vendor is needed to build.
+// vulkan_api.h - the parts of Vulkan 1.2 that are used, declared here so that nothing of a vendor is needed
+// to build.
 //
 // Records have the layout of those in vulkan_core.h, with our names; test_vulkan.c compares the two. Handles
 // of the driver's own objects are numbers, as on machines of 32 bits.
@@ -66,7 +67,7 @@ enum vk_record { // sType
     VK_RECORD_MATRIX = 1000506001,
 };
 
-// Begins every record that may be one of a list: sType and pNext.
+// The first members of every record that may be in a list: sType and pNext.
 #define VK_HEAD      \
     uint32_t record; \
     void *next
@@ -75,7 +76,7 @@ enum vk_record { // sType
 
 enum { VK_KIND_GPU = 2, VK_KIND_CPU = 4, VK_API_1_2 = 1 << 22 | 2 << 12, VK_API_1_3 = 1 << 22 | 3 << 12 };
 
-// Only what is read has a name.
+// Only members that are read have names.
 struct vk_limits {
     uint32_t before_range[7], storage_range, push_bytes, before_buffers[10], stage_buffers, before_shared[34],
         shared_bytes;
@@ -119,16 +120,16 @@ struct vk_properties12 {
 
 struct vk_subgroup_sizes { VK_HEAD; uint32_t least, most, groups, stages; };
 
-// A size of matrices that threads of a scope multiply together, and the types of a, b, c and the result.
+// A size of matrices that the threads of a scope multiply together, and the types of a, b, c and the result.
 struct vk_matrix { VK_HEAD; uint32_t m, n, k, type[4], saturates, scope; };
 enum { VK_TYPE_F16 = 0, VK_TYPE_F32 = 1, VK_TYPE_BF16 = 1000141000, VK_SCOPE_SUBGROUP = 3 };
 
-// Features are flags, by their place.
+// Features are flags, known by their positions.
 struct vk_features { VK_HEAD; uint32_t flag[55]; };
 struct vk_features11 { VK_HEAD; uint32_t flag[12]; };
 struct vk_features12 { VK_HEAD; uint32_t flag[47]; };
 struct vk_features13 { VK_HEAD; uint32_t flag[15]; };
-// Of extensions.
+// Features of extensions.
 struct vk_shared_layout { VK_HEAD; uint32_t has, has_scalar, has_bytes, has_halves; };
 struct vk_bfloat { VK_HEAD; uint32_t has, has_dot, has_matrices; };
 struct vk_matrices { VK_HEAD; uint32_t has, has_robust; };
@@ -226,7 +227,8 @@ struct vk_semaphore_type {
     uint32_t type; // 1: a timeline
     uint64_t value;
 };
-struct vk_make_plain { VK_HEAD; uint32_t flags, family; }; // a semaphore; flags are also of a command pool
+// Of a semaphore; with flags and family, of a command pool.
+struct vk_make_plain { VK_HEAD; uint32_t flags, family; };
 struct vk_semaphore_wait {
     VK_HEAD;
     uint32_t flags, semaphores;
@@ -339,7 +341,8 @@ enum { VK_QUERY_TIMESTAMP = 2, VK_QUERY_64 = 1 };
 
 // Functions -------------------------------------------------------------------------------------------------
 
-// type, name, parameters. Those of the instance, and those of a device, which each device has its own of.
+// type, name, parameters. Functions of the instance, and of a device; each device has its own pointers to the
+// latter.
 #define VULKAN_INSTANCE_FUNCTIONS(F)                                                             \
     F(void, vkDestroyInstance, (vk_instance i, const void *allocator))                           \
     F(int, vkEnumeratePhysicalDevices, (vk_instance i, uint32_t *count, vk_chip *out))           \
@@ -426,7 +429,7 @@ enum { VK_QUERY_TIMESTAMP = 2, VK_QUERY_64 = 1 };
                                      uint32_t copies,                                                        \
                                      const void *copy))
 
-// Of extensions: NULL where a device, or the instance, does not have it.
+// Functions of extensions: NULL if the device, or the instance, does not have them.
 typedef void vulkan_push_set(vk_commands c, int point, vk_handle layout, uint32_t set, uint32_t writes,
                              const struct vk_set_write *write);
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-    CHIPS = 32, // that the loader may find
+    CHIPS = 32, // most chips that the loader may find
     EXTENSIONS = 512,
     FAMILIES = 16,
     SUBGROUP_SHUFFLE = 1 << 4,
@@ -25,7 +25,7 @@ static struct vulkan_device devices[VULKAN_DEVICES];
 static int device_count;
 static const char *why_none;
 static struct lock open_lock;
-static unsigned opened_in; // the era
+static unsigned opened_in; // the value of fork_era when Vulkan was opened
 
 // Opening ---------------------------------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ static bool make_instance(get_address *get) {
     return good;
 }
 
-// A driver takes no calls before both sides know which version of its interface they speak.
+// Negotiates the version of the driver's interface, which both sides must know before any other call.
 static bool agree(void *library) {
     enum { INTERFACE = 5 };
     int (*negotiate)(uint32_t * version) = NULL;
@@ -71,7 +71,8 @@ static uint32_t open_through(const char *const *names, const char *symbol_name, 
                                                                             : MIN_OF(chips, (uint32_t)CHIPS);
 }
 
-// The loader knows all drivers. NVIDIA's machines often have only the driver, which is one as it is.
+// Finds the chips. The loader knows all drivers. Machines with NVIDIA's GPUs often have only the driver,
+// which can be opened directly.
 static uint32_t find_chips(vk_chip *chip) {
     static const char *const loader[] = {"libvulkan.so.1", "libvulkan.so", NULL};
     static const char *const driver[] = {"libEGL_nvidia.so.0", NULL};
@@ -99,7 +100,7 @@ static bool find_family(struct vulkan_device *d) {
     return found;
 }
 
-// By their bits in vulkan_device.extensions.
+// In the order of the bits of vulkan_device.extensions.
 static const char *const extensions[] = {"VK_KHR_push_descriptor", "VK_KHR_workgroup_memory_explicit_layout",
                                          "VK_KHR_shader_bfloat16", "VK_KHR_cooperative_matrix"};
 
@@ -114,15 +115,16 @@ static void find_extensions(struct vulkan_device *d) {
     memory_free(list);
 }
 
-// The type of memory that has all of `flags`, as many of `better` as can be, and the largest heap; -1: there
-// is none.
+// Returns the type of memory that has all of `flags`, as many of `better` as possible, and the largest heap;
+// -1 if there is none.
 static int find_type(const struct vk_memory_types *t, uint32_t flags, uint32_t better) {
     int best = -1, best_points = -1;
     uint64_t best_bytes = 0;
     for (uint32_t i = 0; i < t->types; i++) {
         uint64_t bytes = t->heap[t->type[i].heap].bytes;
         int points = __builtin_popcount(t->type[i].flags & better);
-        if ((t->type[i].flags & flags) != flags || t->type[i].flags >> 4) // past the first four: special uses
+        if ((t->type[i].flags & flags) != flags || t->type[i].flags >> 4) // further flags are for special
+                                                                          // uses
             continue;
         if (best >= 0 && (bytes < best_bytes || (bytes == best_bytes && points <= best_points)))
             continue;
@@ -133,7 +135,7 @@ static int find_type(const struct vk_memory_types *t, uint32_t flags, uint32_t b
     return best;
 }
 
-// Arrays lie in the largest heap of the device, where the host sees it if that can be.
+// Finds the types of memory. Arrays are in the device's largest heap, visible to the host if possible.
 static bool find_types(struct vulkan_device *d) {
     api.vkGetPhysicalDeviceMemoryProperties(d->chip, &d->types);
     d->local_type = find_type(&d->types, VK_LOCAL, VK_VISIBLE | VK_COHERENT | VK_CACHED);
@@ -147,7 +149,7 @@ static bool find_types(struct vulkan_device *d) {
     return true;
 }
 
-// Clears all feature flags but the wanted ones that the chip has.
+// Clears all feature flags except the wanted ones that the chip has.
 static void keep_flags(uint32_t *flag, int flags, int wanted, const int *want) {
     uint32_t had[64];
     memcpy(had, flag, sizeof *flag * (size_t)flags);
@@ -183,7 +185,8 @@ static void find_features(struct vulkan_device *d, uint32_t version) {
     keep_flags(d->features13.flag, COUNT(d->features13.flag), COUNT(want13), want13);
 }
 
-// A chip with subgroups of several sizes has the one it names asked for, by each kernel.
+// Sets the subgroup size. On a chip with several sizes, each kernel requests the size that the chip reports
+// as its own.
 static void find_subgroup(struct vulkan_device *d, const struct vk_properties11 *p,
                           const struct vk_subgroup_sizes *sizes) {
     bool shuffles = p->subgroup_stages & VK_SHADER_COMPUTE && p->subgroup_ops & SUBGROUP_SHUFFLE &&
@@ -246,7 +249,7 @@ static void set_spirv(struct vulkan_device *d, const struct vk_properties *p,
     d->unit.target.lacks_wide_atomics = !d->features12.flag[VK_ATOMICS64];
 }
 
-// False: it is not one that we can use.
+// Describes a chip. Returns false if it cannot be used.
 static bool describe(struct vulkan_device *d, vk_chip chip, const struct target *language) {
     struct vk_subgroup_sizes sizes = {.record = VK_RECORD_SUBGROUP_SIZES};
     struct vk_properties12 p12 = {.record = VK_RECORD_PROPERTIES12};
@@ -274,7 +277,7 @@ static bool describe(struct vulkan_device *d, vk_chip chip, const struct target 
                     p.limits.shared_bytes);
     find_subgroup(d, &p11, &sizes);
     set_spirv(d, &p, &p12);
-    if (d->has_addresses) // indices into bindings are signed words
+    if (d->has_addresses) // indices into bindings are signed 32-bit integers
         target_set_far(&d->unit, &d->far, MIN_OF(d->storage_range, (uint32_t)INT_MAX));
     snprintf(d->detail, sizeof d->detail, "Vulkan %u.%u, %.60s %.160s%s", p.api >> 22, p.api >> 12 & 1023,
              p12.name, p12.detail, d->unit.spirv.has_f64 ? "" : ", no float64");

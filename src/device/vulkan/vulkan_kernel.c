@@ -9,19 +9,19 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { // of SPIR-V
+enum { // values of SPIR-V
     HEADER_WORDS = 5,
     OP_MEMORY_MODEL = 14,
     ADDRESSES_OF_64_BITS = 5348,
     OP_ENTRY_POINT = 15,
     OP_DECORATE = 71,
     DECORATION_BINDING = 33,
-    ENTRIES = 64, // of a module
+    ENTRIES = 64, // the most entry points of a module
 };
 
 static struct layouts {
     struct lock lock;
-    vk_handle set[VULKAN_BUFFERS + 2], pipeline[VULKAN_BUFFERS + 2]; // by bindings
+    vk_handle set[VULKAN_BUFFERS + 2], pipeline[VULKAN_BUFFERS + 2]; // by the number of bindings
 } layouts[VULKAN_DEVICES];
 
 // Modules ---------------------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ struct module {
     size_t words;
     int bindings, entries;
     bool has_addresses;
-    const char *entry[ENTRIES]; // in the words
+    const char *entry[ENTRIES]; // in the module's words
 };
 
 static bool is_text_in(const uint32_t *word, size_t words) {
@@ -39,7 +39,7 @@ static bool is_text_in(const uint32_t *word, size_t words) {
 }
 
 // Reads a module's entry points, bindings and addressing from its instructions. Returns false, with an error,
-// if it is no module.
+// if it is not a module.
 static bool read_module(struct module *m, const char *code, size_t bytes) {
     *m = (struct module){.word = (const uint32_t *)(const void *)code, .words = bytes / sizeof *m->word};
     for (size_t at = HEADER_WORDS, length; at < m->words; at += length) {
@@ -60,7 +60,7 @@ static bool read_module(struct module *m, const char *code, size_t bytes) {
 
 // Layouts ---------------------------------------------------------------------------------------------------
 
-// Under the lock.
+// Makes the layouts for a number of bindings. Under the lock.
 static bool make_layouts(struct vulkan_device *d, struct layouts *l, int bindings) {
     struct vk_binding binding[VULKAN_BUFFERS + 1];
     for (int i = 0; i < bindings; i++)
@@ -117,9 +117,9 @@ static bool make_pipeline(struct vulkan_device *d, vk_handle cache, vk_handle sh
                        name, code);
 }
 
-// Makes pipelines of the first entry points, which the driver may find in data that it gave for the same
-// words before, and appends such data to *left unless that is NULL. False and an error; those that were made
-// are there all the same.
+// Makes pipelines of the first entry points. The driver may find them in `data`, which it returned for the
+// same words before. Appends such data to *left, unless that is NULL. Returns false, with an error, if that
+// fails; the caller still has to destroy the pipelines that were made.
 static bool make_pipelines(struct vulkan_device *d, const struct module *m, const char *data, size_t bytes,
                            int count, struct vulkan_function *out, struct text *left) {
     struct vk_make_shader words = {

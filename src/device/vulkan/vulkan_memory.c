@@ -10,11 +10,11 @@
 
 enum {
     BLOCKS = 4096,
-    SMALL_BLOCK = 64 << 20, // bytes of a block; what is more than half of one has a block of its own
+    SMALL_BLOCK = 64 << 20, // bytes of a block; an array of more than half of that has a block of its own
     LARGE_BLOCK = 256 << 20,
-    NUMBER_SHIFT = 40, // of a block's number in an address
+    NUMBER_SHIFT = 40, // position of a block's number in an address
 };
-static const uint64_t much = (uint64_t)16 << 30; // memory of a device that has large blocks
+static const uint64_t much = (uint64_t)16 << 30; // least memory of a device that has large blocks
 
 struct gap {
     uint64_t begin, end;
@@ -23,7 +23,7 @@ struct gap {
 struct block {
     struct vulkan_buffer buffer;
     uint64_t bytes, used;
-    bool is_shared; // by several parts
+    bool is_shared; // has several parts
     int gaps, cap;
     struct gap *gap;
     struct map parts; // offset -> bytes, as a pointer
@@ -31,7 +31,7 @@ struct block {
 
 static struct heap {
     struct lock lock;
-    int blocks; // places in use, some of which may be empty
+    int blocks; // entries of `block` in use; some of them may be NULL
     struct block *_Atomic block[BLOCKS];
     atomic_llong made;
 } heaps[VULKAN_DEVICES];
@@ -95,7 +95,7 @@ static void block_free(struct vulkan_device *d, struct block *b) {
     memory_free(b);
 }
 
-// Under the lock. A place for another block; -1 and an error.
+// Returns a free entry for another block, or -1 and an error. Under the lock.
 static int find_place(struct heap *h) {
     for (int i = 0; i < h->blocks; i++)
         if (!atomic_load(&h->block[i]))
@@ -107,7 +107,7 @@ static int find_place(struct heap *h) {
     return h->blocks++;
 }
 
-// Under the lock. Returns its place; -1 and an error.
+// Adds a block. Returns its entry, or -1 and an error. Under the lock.
 static int add_block(struct vulkan_device *d, struct heap *h, uint64_t bytes, bool is_shared) {
     int place = find_place(h);
     struct block *b = place < 0 ? NULL : memory_zero(sizeof *b);
@@ -128,7 +128,7 @@ static int add_block(struct vulkan_device *d, struct heap *h, uint64_t bytes, bo
 
 // Parts -----------------------------------------------------------------------------------------------------
 
-// Takes a part of a block and returns its offset; -1 if no gap is large enough, or memory is out. Under the
+// Takes a part of a block. Returns its offset, or -1 if no gap is large enough or memory runs out. Under the
 // lock.
 static int64_t take_part(struct block *b, uint64_t bytes) {
     for (int i = 0; i < b->gaps; i++) {
@@ -147,7 +147,8 @@ static int64_t take_part(struct block *b, uint64_t bytes) {
     return -1;
 }
 
-// Under the lock. A gap that there is no memory to describe is lost until the block goes.
+// Returns a part to the gaps of a block. If there is no memory to describe the gap, it is lost until the
+// block is freed. Under the lock.
 static void give_part(struct block *b, uint64_t at) {
     uint64_t bytes = (uintptr_t)map_get(&b->parts, &at, sizeof at), end = at + bytes;
     int i = 0;
@@ -181,7 +182,7 @@ static uint64_t offset_of(const void *memory) {
     return (uint64_t)(uintptr_t)memory & (((uint64_t)1 << NUMBER_SHIFT) - 1);
 }
 
-// Under the lock.
+// Takes a part of a shared block or a new block. Under the lock.
 static void *take(struct vulkan_device *d, struct heap *h, uint64_t bytes) {
     uint64_t block = d->memory > much ? LARGE_BLOCK : SMALL_BLOCK;
     bool is_shared = bytes <= block / 2;
@@ -208,8 +209,8 @@ void *vulkan_alloc(struct vulkan_device *d, size_t bytes) {
     return memory;
 }
 
-// Returns whether this is the only block that arrays share: it is kept, even unused, for the next array.
-// Under the lock.
+// Returns whether this is the only shared block: it is kept for the next array even if it is unused. Under
+// the lock.
 static bool is_last(const struct heap *h, const struct block *b) {
     for (int i = 0; i < h->blocks; i++) {
         struct block *other = atomic_load(&h->block[i]);

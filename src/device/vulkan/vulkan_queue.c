@@ -15,17 +15,16 @@
 
 enum {
     BATCHES = 16,     // in flight; with more, the host waits for the oldest
-    COMMANDS = 50,    // of a batch
-    RANGES = 256,     // that are remembered since the last barrier; with more, there is one
+    COMMANDS = 50,    // the most commands of a batch
+    RANGES = 256,     // ranges that are remembered since the last barrier; with more, a barrier is added
     RING = 16 << 20,  // bytes of memory that the host writes and commands of a batch read
-    PIECE = 4 << 20,  // that a copy moves at once, up or down
+    PIECE = 4 << 20,  // bytes that a copy moves at once, in either direction
     BACK = 2 * PIECE, // bytes of memory that the host reads
-    DIRECT = 4096,    // bytes that the host reads from memory that it has no cache for
+    DIRECT = 4096,    // most bytes that the host reads directly from memory that it does not cache
     STAGES = VK_STAGE_COMPUTE | VK_STAGE_COPY,
 };
-static const uint64_t batch_bytes = (uint64_t)256 << 20; // that a batch reaches before it is submitted
-static const uint64_t back_place = (uint64_t)1
-                                   << 63; // stands for the memory that the host reads, among ranges
+static const uint64_t batch_bytes = (uint64_t)256 << 20; // bytes that a batch accesses before it is submitted
+static const uint64_t back_place = (uint64_t)1 << 63;    // stands for `back` among ranges
 
 struct range {
     uint64_t begin, end;
@@ -36,31 +35,30 @@ struct batch {
     vk_handle pool, set_pool;
     vk_commands commands;
     uint64_t value;    // 0: it was never submitted
-    uint64_t ring_end; // up to where its commands read the ring
+    uint64_t ring_end; // the end of the ring space that its commands read
 };
 
 static struct queue {
-    struct lock lock;                 // guards all but the rest
-    struct lock read_lock, time_lock; // guard the memory that the host reads, and the clock
+    struct lock lock;                 // guards everything except the next two
+    struct lock read_lock, time_lock; // guard `back`, and `clock`
     vk_handle timeline;               // 0: nothing was made yet
     struct batch batch[BATCHES];
     bool is_recording;
-    int commands;    // of the batch that is recorded
-    uint64_t bytes;  // that they reach
+    int commands;    // commands of the open batch
+    uint64_t bytes;  // bytes that they access
     vk_handle bound; // pipeline
     uint64_t submitted;
     atomic_ullong done; // a value that the timeline is known to have reached
     int ranges;
     struct range range[RANGES];
     struct vulkan_buffer ring, back;
-    uint64_t ring_begin, ring_end; // what is in use; they only grow
+    uint64_t ring_begin, ring_end; // ring space in use; both numbers only grow
     vk_handle clock;               // two timestamps
-    struct profile_ring timed;     // by values of the timeline
-    vk_handle
-        timed_clock; // a timestamp before and one behind each launch of that, and one to compare clocks by
-    uint64_t timed_from; // its first time
+    struct profile_ring timed;     // launches that are timed, by values of the timeline
+    vk_handle timed_clock;         // two timestamps for each launch of `timed`, and one to compare clocks
+    uint64_t timed_from;           // the first timestamp that was read
     struct vulkan_counts counts;
-    char failure[256]; // of a batch that was not taken; told once
+    char failure[256]; // the error of a batch that was rejected; reported once
 } queues[VULKAN_DEVICES];
 
 static struct queue *queue_of(const struct vulkan_device *d) {
@@ -127,9 +125,9 @@ static struct batch *current(struct queue *q) {
     return &q->batch[q->submitted % BATCHES];
 }
 
-// Under the lock. Opens the next batch, unless one is open.
+// Opens the next batch, unless one is open. Under the lock.
 static bool begin(struct vulkan_device *d, struct queue *q) {
-    struct vk_begin begin = {.record = VK_RECORD_BEGIN, .flags = 1}; // submitted once
+    struct vk_begin begin = {.record = VK_RECORD_BEGIN, .flags = 1}; // the commands are submitted once
     struct batch *b = current(q);
     if (LIKELY(q->is_recording))
         return true;
@@ -145,15 +143,16 @@ static bool begin(struct vulkan_device *d, struct queue *q) {
     return true;
 }
 
-// Caches of some chips are not the host's, even where memory is coherent.
+// Makes writes visible to the host. On some chips, their caches are separate from the host's even if memory
+// is coherent.
 static void show_host(struct vulkan_device *d, const struct batch *b) {
     struct vk_barrier barrier = {
         .record = VK_RECORD_BARRIER, .before = VK_ACCESS_WRITE, .after = VK_ACCESS_HOST_READ};
     d->api.vkCmdPipelineBarrier(b->commands, STAGES, VK_STAGE_HOST, 0, 1, &barrier, 0, NULL, 0, NULL);
 }
 
-// Submits the open batch. If that fails, the batch is lost; its arrays have already been returned to the
-// program, so the failure is kept and reported to whoever asks next. Under the lock.
+// Submits the open batch. If that fails, the batch is lost. Its arrays have already been returned to the
+// program, so the failure is kept and reported by the next call of vulkan_good. Under the lock.
 static bool submit(struct vulkan_device *d, struct queue *q) {
     struct batch *b = current(q);
     uint64_t value = q->submitted + 1;
@@ -186,8 +185,8 @@ static bool conflict(const struct range *a, const struct range *b) {
     return (a->is_written || b->is_written) && a->begin < b->end && b->begin < a->end;
 }
 
-// Adds a barrier between all reads and writes. Reads are named too: some drivers drop a barrier whose first
-// half has nothing but reads.
+// Adds a barrier between all reads and writes. It names reads as well, because some drivers drop a barrier
+// whose first half has only reads.
 static void barrier(struct vulkan_device *d, struct queue *q) {
     struct vk_barrier all = {.record = VK_RECORD_BARRIER,
                              .before = VK_ACCESS_READ | VK_ACCESS_WRITE,
@@ -217,7 +216,7 @@ static struct range range_of(const void *memory, uint64_t bytes, bool is_written
     return (struct range){begin, begin + bytes, is_written};
 }
 
-// Under the lock.
+// Ends a command, and submits the batch if it is full. Under the lock.
 static bool end_command(struct vulkan_device *d, struct queue *q) {
     return (++q->commands < COMMANDS && q->bytes < batch_bytes) || submit(d, q);
 }
@@ -235,7 +234,7 @@ static bool drain_ring(struct vulkan_device *d, struct queue *q) {
             oldest = b;
     }
     if (!oldest && !q->is_recording)
-        q->ring_begin = q->ring_end; // nothing uses it
+        q->ring_begin = q->ring_end; // nothing uses the ring
     if (!oldest)
         return submit(d, q);
     if (!wait_for(d, q, oldest->value))
@@ -244,8 +243,8 @@ static bool drain_ring(struct vulkan_device *d, struct queue *q) {
     return true;
 }
 
-// Reserves ring space of at most PIECE bytes for the host to write, and returns its place in *at. A batch
-// must be open, and is open afterwards. False and an error. Under the lock.
+// Reserves ring space of at most PIECE bytes for the host to write, and stores its position in *at. A batch
+// must be open, and is open afterwards. Returns false, with an error, if that fails. Under the lock.
 static bool take_ring(struct vulkan_device *d, struct queue *q, uint64_t bytes, uint64_t *at) {
     if (!q->ring.buffer && !vulkan_buffer_open(d, &q->ring, d->upload_type, RING))
         return false;
@@ -278,7 +277,7 @@ static void take_time(struct vulkan_device *d, struct queue *q, vk_handle clock,
     d->api.vkCmdWriteTimestamp(current(q)->commands, VK_STAGE_END, clock, which);
 }
 
-// Reads the timestamps of commands that are done. False and an error.
+// Reads the timestamps of commands that are done. Returns false, with an error, if that fails.
 static bool read_times(struct vulkan_device *d, vk_handle clock, uint32_t first, uint32_t count,
                        uint64_t *out) {
     int code = d->api.vkGetQueryPoolResults(d->device, clock, first, count, count * sizeof *out, out,
@@ -360,7 +359,8 @@ void vulkan_launch_value(struct vulkan_launch *l, const void *value, size_t byte
     l->block_bytes += ((uint32_t)bytes + 3) & ~3u;
 }
 
-// Memory begins where its binding does.
+// Fills in where each buffer begins: at its address, or at the beginning of its binding; then the number of
+// workgroups.
 void vulkan_launch_block(struct vulkan_launch *l, const struct vulkan_device *d) {
     uint32_t before = 0, groups = (uint32_t)l->groups;
     l->block_bytes = 0;
@@ -392,7 +392,7 @@ static bool bind_set(struct vulkan_device *d, struct queue *q, const struct vulk
     return true;
 }
 
-// Under the lock. Binds the buffers, and the block where it is one.
+// Binds the buffers, and the block of values if it is a buffer. Under the lock.
 static bool bind_buffers(struct vulkan_device *d, struct queue *q, const struct vulkan_launch *l,
                          uint64_t block_at) {
     struct vk_range range[VULKAN_BUFFERS + 1];
@@ -441,7 +441,8 @@ static bool launch(struct vulkan_device *d, struct queue *q, const struct vulkan
     const struct vulkan_function *f = l->function;
     struct range range[VULKAN_BUFFERS];
     uint64_t at = 0;
-    bool timed = profile_ring_wants(&q->timed, &profile_driver, vulkan_unit(d)); // before a batch is open
+    bool timed = profile_ring_wants(&q->timed, &profile_driver, vulkan_unit(d)); // has to be called before a
+                                                                                 // batch is open
     if (!begin(d, q) || (is_in_ring && !take_ring(d, q, l->block_bytes, &at)))
         return false;
     vk_commands c = current(q)->commands;
@@ -483,8 +484,7 @@ bool vulkan_launch(struct vulkan_device *d, const struct vulkan_launch *l) {
 
 // Copies ----------------------------------------------------------------------------------------------------
 
-// Under the lock. Copies between memory and a place of the ring or of what the host reads, whose own range is
-// `other`.
+// Copies between memory and the ring, or the read-back buffer, whose own range is `other`. Under the lock.
 static bool copy(struct vulkan_device *d, struct queue *q, const void *memory, uint64_t bytes, bool to_host,
                  uint64_t at) {
     struct vulkan_place place = vulkan_place(d, memory);
@@ -590,7 +590,7 @@ void vulkan_submit_if_idle(struct vulkan_device *d) {
     bool had_error = zl_error();
     lock_take(&q->lock);
     if (q->is_recording && is_reached(d, q, q->submitted) && !submit(d, q) && !had_error)
-        zl_clear_error(); // vulkan_good tells
+        zl_clear_error(); // vulkan_good reports it
     lock_give(&q->lock);
 }
 

@@ -8,7 +8,7 @@
 struct compiled {
     struct group_kernel group;
     struct vulkan_device *device;
-    struct vulkan_function **function; // one a launch
+    struct vulkan_function **function; // one per launch
     struct tile_kernel *kernel;        // before passes; NULL: it cannot be
     struct compiled *far;              // made of that, for arguments that need addresses; NULL: none did yet
 };
@@ -139,8 +139,8 @@ static bool launch_all(void *data) {
     return true;
 }
 
-// With seconds, the kernel runs once, and then so often that they are of one run. Memory of a device that is
-// lost stays with its driver.
+// Runs a kernel. With `seconds`, it first runs once to warm up, and then the time is that of one of many
+// runs. Memory of a device that is lost is left to the driver.
 static bool run_timed(struct compiled *c, void *const *address, const int64_t *symbol, int repeats,
                       double *seconds) {
     struct vulkan_device *d = vulkan_opened(vulkan_unit(c->device));
