@@ -5,7 +5,7 @@
 
 #include "device/vulkan/vulkan.h"
 
-// A SPIR-V module: y[i] = x[i] + k for i < n, in groups of 64 threads; the push constants are n, then k.
+// A SPIR-V module: y[i] = x[i] + k for i < n, in groups of 64 threads; its arguments are n, then k.
 enum { VULKAN_ADD_WORDS = 290 };
 extern const uint32_t vulkan_add_words[VULKAN_ADD_WORDS];
 
