@@ -598,7 +598,7 @@ TEST(penalties_change_logits_of_ids_that_were_seen) {
         int order[40];
         double p[40];
         likely_ids(f.model, order, p);
-        // With a very large penalty on ids in the history, none of the prompt's ids is drawn, and no id twice.
+        // With a very large penalty, no id of the prompt is drawn, and no id twice.
         zl_sampling how = {.presence_penalty = 1e5, .penalty_window = 100};
         int32_t prompt[] = {3, 1, 4, 1, 5};
         bool seen[40] = {[3] = true, [1] = true, [4] = true, [5] = true};

@@ -191,7 +191,7 @@ static bool stop(void *context, int64_t done, int64_t all) {
     return done <= all && ++*calls < 3;
 }
 
-// Returns the number of entries in the test's folder, besides the checkpoint.
+// Returns the number of entries in the test's folder.
 static int entries(void) {
     char command[600];
     int status;
