@@ -131,7 +131,7 @@ struct cloud_words {
 void cloud_add(struct cloud_words *w, const char *word);
 // Appends the names of the secrets, whose values sky takes from the environment.
 void cloud_add_secrets(struct cloud_words *w, const struct cloud_task *t);
-// Runs the words, of which the first is sky, by cli_run_program. Returns the exit code.
+// Runs the words as a command, the first of which is sky, by cli_run_program. Returns the exit code.
 int cloud_sky(const struct cloud_words *w, char **output);
 // Returns whether `sky` can be run at all.
 bool cloud_has_sky(const struct invocation *call);

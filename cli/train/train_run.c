@@ -112,7 +112,7 @@ void train_close(struct train_run *run) {
 
 // Signals ---------------------------------------------------------------------------------------------------
 
-static volatile sig_atomic_t asked; // a signal asked to stop
+static volatile sig_atomic_t asked; // a signal has requested to stop
 
 static void ask_to_stop(int signal_number) {
     (void)signal_number;

@@ -105,7 +105,7 @@ zl_array nn_shard_of(const struct nn_mesh *mesh, const struct nn_parameter *p, z
 zl_array nn_gather(const struct nn_mesh *mesh, const struct nn_parameter *p, zl_array shard);
 // Returns the whole parameter, gathered from the shards of all ranks.
 zl_array nn_whole_of(const struct nn_mesh *mesh, const struct nn_parameter *p, zl_array shard);
-// Finds where this rank's shard lies in the whole parameter, without the zeros: [start, stop) along each
+// Finds the place of this rank's shard in the whole parameter, without padding: [start, stop) along each
 // axis. Returns false if the shard is empty.
 bool nn_extent(const struct nn_mesh *mesh, const struct nn_parameter *p, int64_t *start, int64_t *stop);
 // Returns x, for a layer whose outputs are divided along tensor; the cotangents of x are summed over

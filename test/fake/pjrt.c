@@ -1,17 +1,17 @@
-// pjrt.c - a PJRT plugin without a compiler of its own: it evaluates small programs (pjrt_text.c), fails when
-// it is told to, and counts what it gave and did not get back.
+// pjrt.c - a PJRT plugin without a compiler of its own: it evaluates small programs (pjrt_text.c), fails on
+// request, and counts the objects that callers have not given back.
 //
-// FAKE_PJRT is a list of what it is or lacks, by commas:
+// FAKE_PJRT is a list of its properties, separated by commas:
 //   major=N minor=N   its version, 0.81 otherwise
 //   short=N           its table ends after N functions; without=N: function N is missing in it
-//   grown             it is newer than its callers: every struct of arguments has members that theirs lack
+//   grown             it is newer than its callers: its structures of arguments have more members than theirs
 //   fail=N            the N-th call fails; code=N: with that code, 13 otherwise
-//   busy              another process has the chip, as libtpu says it
+//   busy              another process has the chip; the message is that of libtpu
 //   mute              its errors have no message
 //   null              GetPjrtApi returns nothing
-//   late              events are not done before somebody waits
-//   units=N           its devices, 2 otherwise; memory=N: bytes of each
-//   kind=TEXT         what these are called
+//   late              events are not done until something waits for them
+//   units=N           number of devices, 2 otherwise; memory=N: bytes of each
+//   kind=TEXT         name of the kind of these devices
 // Tests find fake_fail and the like (fake.h) by dlsym.
 
 #include "device/pjrt/pjrt_abi.h"

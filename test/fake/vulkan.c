@@ -1,16 +1,16 @@
 // vulkan.c - a Vulkan driver in front of lavapipe: it hides capabilities, does nothing until something waits
 // for it, and fails on request.
 //
-// The loader opens it through fake/vulkan.json (VK_DRIVER_FILES). FAKE_VULKAN is a list of what it lacks or
-// does, by commas:
-//   discrete   the host sees no memory of arrays; bar: it sees it, but has no cache for it
-//   gpu        it is a GPU, the first one of test/fake/cuda.c
-//   late       what is submitted runs when somebody waits for it, at the earliest
+// The loader opens it through fake/vulkan.json (VK_DRIVER_FILES). FAKE_VULKAN is a list of its properties,
+// separated by commas:
+//   discrete   the host cannot access the memory of arrays; bar: it can, but without a cache
+//   gpu        it is a GPU: the same chip as the first device of test/fake/cuda.c
+//   late       submitted work does not run until something waits for it
 //   push       push descriptors are missing; f64, i64, i16, i8, f16, storage8, storage16, subgroups,
-//              addresses: these are
-//   divide     quotients of f32 are wrong; multiply: products are
-//   buffers=N  storage buffers of a kernel; push_bytes=N: bytes of push constants; range=N: bytes of a
-//              storage buffer
+//              addresses: so are these
+//   divide     quotients of f32 are wrong; multiply: products are wrong
+//   buffers=N  most storage buffers of a kernel; push_bytes=N: most bytes of push constants; range=N: most
+//              bytes of a storage buffer
 // Tests find fake_fail and the like (fake.h) by dlsym.
 
 #include "device/vulkan/vulkan_api.h"
