@@ -398,7 +398,7 @@ static zl_array gated(zl_array gate, zl_array up) {
     return zl_multiply(zl_multiply(gate, zl_sigmoid(gate)), up);
 }
 
-// x (batch, T, hidden).
+// Computes an MLP without experts for x (batch, T, hidden).
 static zl_array dense_mlp(const struct lm_mlp *mlp, bool cached, zl_array x) {
     zl_array y[2];
     multiply(&mlp->gate_up, cached, 2, (const struct lm_linear *[]){&mlp->gate, &mlp->up}, x, y);

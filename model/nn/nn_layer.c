@@ -137,7 +137,7 @@ static zl_array silu(zl_array x) {
     return zl_multiply(x, zl_sigmoid(x));
 }
 
-// x Phi(x), by the error function.
+// Returns x Phi(x), by the error function.
 static zl_array gelu(zl_array x) {
     zl_array share = zl_add(zl_erf(zl_multiply(x, zl_scalar(sqrt(0.5)))), zl_scalar(1));
     return zl_multiply(zl_multiply(x, zl_scalar(0.5)), share);

@@ -77,8 +77,8 @@ static zl_array projected(const struct mixer *m, const char *name, int outputs) 
     return silu(zl_nn_causal_conv(zl_nn_at(m->nn, "%s", name), "conv", y, m->conv));
 }
 
-// The same for keys and values, of which a rule may have several per token: (batch, time * updates, heads,
-// dim).
+// Does the same for keys and values, of which a rule may have several per token. Returns (batch, time *
+// updates, heads, dim).
 static zl_array each_update(const struct mixer *m, const char *name, int heads, int dim) {
     zl_array y = projected(m, name, m->updates * heads * dim);
     return zl_flatten(zl_unflatten(y, -1, ZL_SHAPE(m->updates, heads / m->parts, dim)), 1, 2);

@@ -35,8 +35,8 @@ static const unsigned char *run_without(const unsigned char *at, const unsigned 
     return at;
 }
 
-// \s+(?!\S)|\s+ at a space: all spaces if the text ends with them, otherwise all but the last of consecutive
-// spaces.
+// Returns the length of \s+(?!\S)|\s+ at a space: of all spaces if the text ends with them, otherwise of all
+// but the last of consecutive spaces.
 static size_t spaces(const unsigned char *at, const unsigned char *end) {
     const unsigned char *last = at, *p = at;
     for (int class; p < end;) {
@@ -61,12 +61,9 @@ static size_t contraction(const unsigned char *at, const unsigned char *end, boo
     return any_case && end - at > 2 && at[1] == 0xc5 && at[2] == 0xbf ? 3 : 0;
 }
 
-// (?i:'s|…)|[^\r\n
-// {L}
-// {N}]?[letters]+|
-// {N}{1,digits}| ?[^\s letters
-// 
-// {N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+// Returns the length of the first piece by this expression, in which `letters` and `digits` are arguments:
+//     (?i:'s|…)|[^\r\n\p{L}\p{N}]?[letters]+|\p{N}{1,digits}|
+//      ?[^\s letters \p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 // Where `letters` includes marks, a mark counts as a letter even where it could be the optional first
 // character.
 static inline size_t scan_lines(const unsigned char *at, const unsigned char *end, int letters, int digits) {

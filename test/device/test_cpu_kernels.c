@@ -17,7 +17,7 @@ static zl_array numbers(zl_shape shape, double from) {
     return zl_divide(zl_reshape(zl_arange(from, from + (double)size, 1, ZL_FLOAT32), shape), zl_scalar(977));
 }
 
-// Uses scalars, a column and a row; has several results.
+// Computes an expression of numbers, a column and a row.
 static zl_array mixed(zl_array x, zl_array column, zl_array row) {
     zl_array a = zl_tanh(zl_multiply(zl_add(x, column), zl_scalar(0.7)));
     return zl_subtract(zl_multiply(a, row), zl_exp(zl_negative(zl_maximum(a, zl_scalar(0.1)))));
@@ -27,7 +27,7 @@ static zl_array lines(zl_array x, zl_array column, zl_array row) {
     return zl_softmax(zl_multiply(zl_add(zl_square(x), column), row), -1, false);
 }
 
-// Becomes a kernel that has two results and reduces a third, and one that reads 16-bit floats.
+// Becomes a kernel that has two results and reduces a third value, and one that reads 16-bit floats.
 static zl_array norm(zl_array x, zl_array column, zl_array row) {
     zl_array half = zl_astype(zl_astype(x, ZL_BFLOAT16), ZL_FLOAT32);
     zl_array centred = zl_subtract(x, zl_mean_axis(x, -1, true));

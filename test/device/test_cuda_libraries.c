@@ -449,7 +449,8 @@ TEST(gradients_of_large_heads_on_cuda) {
         }
 }
 
-// Which library computes a call must not depend on the alignment of its inputs, since the bits would.
+// Returns an array at element `first` of its memory. Which library computes a call must not depend on the
+// alignment of its inputs, since the bits would.
 static zl_array part_of(int64_t heads, int64_t length, int64_t size, int64_t first, int seed) {
     int64_t count = heads * length * size;
     zl_array all = numbers(ZL_SHAPE(first + count), ZL_FLOAT16, seed);

@@ -505,7 +505,7 @@ int cuEventSynchronize(struct event *e) {
     return fake_end(0);
 }
 
-// Polling makes the stream's work run.
+// Runs the stream's work, so that the next poll finds it done.
 int cuStreamQuery(struct stream *s) {
     BEGIN("cuStreamQuery");
     struct stream *of = stream_of(s);

@@ -118,7 +118,7 @@ static float half_to_float(uint16_t h, bool brain) {
     return h & 0x8000 ? -f : f;
 }
 
-// For numbers that the type holds exactly, as in the tests.
+// Converts a number to f16, or if `brain` to bf16. The tests only have numbers that the type holds exactly.
 static uint16_t float_to_half(float f, bool brain) {
     if (brain) {
         union {

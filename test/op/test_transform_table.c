@@ -244,7 +244,7 @@ static int all_of(const zl_outputs *o, zl_array *out) {
 
 // Derivatives -----------------------------------------------------------------------------------------------
 
-// sum(w * f(x + step * t))
+// Returns sum(w * f(x + step * t)).
 static double moved(struct sample *s, const zl_array *x, const zl_array *t, double step, const zl_array *w) {
     zl_array in[ARRAYS], y[OUTPUTS];
     zl_outputs *out = zl_outputs_new();

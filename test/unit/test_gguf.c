@@ -113,7 +113,7 @@ static zl_array part_of(zl_file *f, const char *name) {
     return is_k(f) ? part : zl_astype(part, ZL_FLOAT64);
 }
 
-// NULL: the scales include the biases
+// Returns the biases; NULL in mode gguf_k, whose scales include them.
 static zl_array biases_of(zl_file *f) {
     return is_k(f) ? NULL : zl_file_find(f, "t.biases");
 }
