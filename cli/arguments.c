@@ -1,5 +1,5 @@
-// arguments.c - from the command line to an invocation: command words first, options anywhere after them, the
-// nearest known word when one is unknown.
+// arguments.c - parses the command line into an invocation: the words of the command first, options anywhere
+// after them. For an unknown word it suggests the nearest known one.
 
 #include "cli.h"
 
@@ -41,7 +41,7 @@ bool cli_is_group(const char *word) {
 
 // Suggestions -----------------------------------------------------------------------------------------------
 
-// Letters to change, add or leave out to turn one word into the other; words are cut at 31 letters.
+// Returns the edit distance of two words (Levenshtein), of which at most 31 letters count.
 static int distance(const char *a, const char *b) {
     int row[32];
     for (int j = 0; j < 32; j++)
@@ -121,10 +121,9 @@ static int unknown_option(const struct invocation *call, const char *arg) {
 
 static bool is_option(const char *arg) {
     return arg[0] == '-' && arg[1] != 0;
-} // "-" is standard input
+} // "-" alone is standard input
 
-// Index of the option that arg names, or -1. "--stage=x" names stage.
-// Whether one of `names`, which have spaces between, is the first `bytes` of `name`.
+// Returns whether one of `names`, which spaces separate, equals the first `bytes` bytes of `name`.
 static bool has_name(const char *names, const char *name, size_t bytes) {
     for (const char *at = names; at && *at; at += strspn(at, " ")) {
         size_t length = strcspn(at, " ");
@@ -135,6 +134,7 @@ static bool has_name(const char *names, const char *name, size_t bytes) {
     return false;
 }
 
+// Returns the index of the option that arg names, such as --stage or --stage=x; -1 if there is none.
 static int find_option(const struct option *options, const char *arg) {
     size_t len = strcspn(arg, "=");
     for (int i = 0; options && options[i].name; i++) {
@@ -166,7 +166,7 @@ static bool set_letters(struct invocation *call, const char *arg) {
     return true;
 }
 
-// Takes the option at argv[*at], and its value from the next word if it has one.
+// Takes the option at argv[*at], and the next word if that is its value.
 static int take_option(struct invocation *call, int argc, char **argv, int *at) {
     const char *arg = argv[*at];
     const struct option *options = call->command ? call->command->options : NULL;
@@ -240,7 +240,7 @@ int cli_parse(int argc, char **argv, struct invocation *call) {
     call->given = calloc((size_t)argc + 1, sizeof *call->given);
     if (!call->operands || !call->given)
         return cli_fail(call, "out of memory");
-    for (int i = 1; i < argc; i++) // so that also errors of parsing are JSON
+    for (int i = 1; i < argc; i++) // found first, so that errors of parsing are JSON too
         call->json = call->json || !strcmp(argv[i], "--json");
     bool only_operands = false;
     for (int at = 1; at < argc; at++) {

@@ -1,4 +1,4 @@
-// cli.h - the `zellige` program: a table of commands, one file each. It uses nothing but the public headers.
+// cli.h - the `zellige` program: a table of commands, one file each. It uses only the public headers.
 //
 // A new command is one file with its `const struct command cli_<name>` and one line in commands.def; parsing,
 // help, completion and suggestions follow from the table.
@@ -15,18 +15,20 @@ enum { CLI_OK, CLI_FAILED, CLI_USAGE }; // exit codes: done, could not be done, 
 struct option {
     const char *name;   // "stage", given as --stage NAME or --stage=NAME
     char letter;        // -v; 0: none
-    const char *value;  // what it takes, for the help: "NAME"; NULL: a flag
-    const char *words;  // for completion: "c tile"; NULL: anything
+    const char *value;  // name of its value in the help: "NAME"; NULL: a flag, without a value
+    const char *words;  // values for completion: "c tile"; NULL: anything
     const char *help;
-    const char *also;   // what other programs call it, with spaces between: taken, too; NULL: nothing
+    const char *also;   // names of the option in other programs, separated by spaces, which are accepted too;
+                        // NULL: none
 };
 
 struct invocation {
     const struct command *command;
-    const char **values;      // of command->options, in order: "" for a flag that is set, NULL: not given
+    const char **values;      // in the order of command->options: "" for a flag that is set, NULL: not given
     struct given {
         const char *name, *value;
-    } *given;                 // the same as they came: an option may be given several times
+    } *given;                 // all options in the order in which they were given; one may be given several
+                              // times
     int given_count;
     char **operands;
     int operand_count;
@@ -41,8 +43,9 @@ struct command {
     const char *summary;  // one line
     const char *details;  // for its help page; NULL: none
     int operands_most;
-    bool takes_program;   // the first operand is a program: what follows belongs to it, options too
-    const struct option *options; // the last has no name; NULL: none
+    bool takes_program;   // the first operand is a program, and all words after it, options included, are its
+                          // own
+    const struct option *options; // ends with an option without a name; NULL: none
     int (*run)(const struct invocation *call);
 };
 
@@ -71,19 +74,19 @@ int cli_library_failed(const struct invocation *call);
 
 // arguments.c -----------------------------------------------------------------------------------------------
 
-extern const struct option cli_global_options[]; // the last has no name
+extern const struct option cli_global_options[]; // ends with an option without a name
 
-// Fills call, which is zeros before, from the command line, whose texts it refers to. Returns CLI_OK, or
-// another exit code after a message. call->command is NULL when none was named. The caller calls
+// Fills call, which is zeros before, from the command line, to whose texts it then points. Returns CLI_OK, or
+// another exit code after a message. call->command is NULL if no command was named. The caller calls
 // cli_parse_free in any case.
 int cli_parse(int argc, char **argv, struct invocation *call);
 // Frees what cli_parse allocated.
 void cli_parse_free(struct invocation *call);
 
-// Copies the index-th of the words that commands begin with, each of them once, to `out` and returns it; NULL
+// Copies to `out`, and returns, the index-th of the first words of commands, each of which counts once; NULL
 // past the last.
 const char *cli_first_word(int index, char *out, int bytes);
-// Returns whether the word is the first of a command of two words.
+// Returns whether the word is the first word of commands with two words.
 bool cli_is_group(const char *word);
 
 // help.c ----------------------------------------------------------------------------------------------------
@@ -97,13 +100,13 @@ int cli_print_help(const struct invocation *call, const char *topic);
 // Returns whether a device other than "cpu", such as "opencl", is this machine's CPU through a driver: PoCL
 // offers that.
 bool cli_is_cpu(const char *device);
-// Prints a line after `indent`, if cli_is_cpu, that what is measured there is not a GPU's speed.
+// Prints a line after `indent`, if cli_is_cpu, that results of this device do not show a GPU's speed.
 void cli_remark_cpu(const char *device, const char *indent);
 
 // kernel_command.c ------------------------------------------------------------------------------------------
 
 // Returns the text of the whole file, or of standard input for "-", NUL-terminated, which the caller frees.
-// Returns NULL, and errno says why, if it cannot be read.
+// Returns NULL, and sets errno, if it cannot be read.
 char *cli_read_all(const char *path);
 
 // bench/pull_command.c --------------------------------------------------------------------------------------
@@ -115,8 +118,8 @@ int cli_pull_runs(const struct invocation *call, const char *source, const char 
 // cloud/clusters.c ------------------------------------------------------------------------------------------
 
 enum { CLI_CLUSTER_NAME = 128 };
-// Copies the name of the cluster that .cluster_name has, into CLI_CLUSTER_NAME letters. Returns false without
-// a message if there is none, or it is no name.
+// Copies the name of the cluster in the file .cluster_name to `out`, which has CLI_CLUSTER_NAME bytes.
+// Returns false without a message if there is no such file, or no valid name in it.
 bool cli_kept_cluster(char *out);
 
 // interrupt.c -----------------------------------------------------------------------------------------------
@@ -131,42 +134,43 @@ bool cli_interrupted(void);
 
 enum { CLI_NOT_FOUND = 127 };
 // Starts a program and waits until it ends. Returns its exit code, 128 plus the number of the signal that
-// ended it, or CLI_NOT_FOUND if it cannot be run. What it prints, errors included, becomes *output, which the
-// caller frees (NULL: no memory); if output is NULL, it goes where this program's output goes. Ctrl-C is for
-// the program that runs: it does not end this one.
+// ended it, or CLI_NOT_FOUND if it cannot be run. *output receives what it prints, errors included, which the
+// caller frees (NULL: no memory); if output is NULL, the program prints to this program's output. Meanwhile
+// Ctrl-C does not end this program, only the one that it runs.
 int cli_run_program(const char *const *argv, char **output);
-// Writes a word in single quotes, as shells take it for one word.
+// Writes a word in single quotes, so that a shell reads it as one word.
 void cli_put_quoted(FILE *out, const char *word);
 
 enum { CLI_TOKEN_DIGITS = 32 };
-// Writes a random token of CLI_TOKEN_DIGITS digits and a NUL. Returns false where the system has none to
-// give.
+// Writes a random token of CLI_TOKEN_DIGITS digits and a NUL. Returns false if the system has no random
+// numbers.
 bool cli_make_token(char *out);
 
 // output.c --------------------------------------------------------------------------------------------------
 
-// Makes text that came from elsewhere safe to print, in place: control characters, which terminals may take
-// for commands, characters that reverse the order of what follows, and bytes that are not UTF-8 each become
-// '?'. Line feeds and tabs stay if lines, and become spaces if not.
+// Makes text from another source safe to print, in place. Each control character, which terminals could
+// execute, each character that reverses the order of those after it, and each byte that is not UTF-8 becomes
+// '?'. Line feeds and tabs stay if `lines` is true, otherwise they become spaces.
 void cli_clean(char *text, bool lines);
 
-// Return an escape sequence when standard output is a terminal and NO_COLOR is not set, else "": it begins
+// Return an escape sequence if standard output is a terminal and NO_COLOR is not set, otherwise "". It begins
 // bold, green or dim text, or ends all of these.
 const char *cli_bold(void);
 const char *cli_green(void);
 const char *cli_dim(void);
 const char *cli_plain(void);
 
-// Writes text in double quotes with escapes, as JSON and YAML read it.
+// Writes text in double quotes, with escapes that JSON and YAML both understand.
 void cli_put_string(FILE *out, const char *text);
 
 // JSON, with two spaces per level. key is NULL inside arrays and at the top.
 
-// Sets where JSON goes from now on, and whether it is one line. NULL: standard output, as at the start.
+// Sets where the JSON that follows is written, and whether on one line. NULL is standard output, as at the
+// start.
 void cli_json_to(FILE *out, bool one_line);
 // Opens an object ('{') or an array ('[').
 void cli_json_open(const char *key, char bracket);
-// Closes what was opened last. After the outermost one the text ends with a line feed.
+// Closes what was opened last. A line feed follows the outermost one.
 void cli_json_close(void);
 // Writes a string; null if value is NULL.
 void cli_json_text(const char *key, const char *value);

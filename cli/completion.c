@@ -1,5 +1,5 @@
-// completion.c - `zellige completion SHELL`: the script by which a shell completes this program, made from
-// the table of commands. Values are plain words, so they need no quoting.
+// completion.c - `zellige completion SHELL`: prints a script that makes a shell complete this program's
+// commands, generated from the table of commands. Values are plain words, so they need no quotes.
 
 #include "cli.h"
 
@@ -89,7 +89,7 @@ static void bash(void) {
 
 // zsh -------------------------------------------------------------------------------------------------------
 
-// [ and ] and : end parts of a zsh specification.
+// Writes text in a zsh specification, in which [, ] and : must be escaped.
 static void zsh_text(const char *text) {
     for (const char *at = text; *at; at++)
         if (*at == '\'')

@@ -1,8 +1,8 @@
-// device_c.c - `zellige kernel run FILE.c`: device C of a chip, on its emulator, with arguments of files and
-// of numbers.
+// device_c.c - `zellige kernel run FILE.c`: runs device C of a chip on its emulator, with files and numbers
+// as arguments.
 //
-// Operands after the file are the entry's arguments in their order: in:PATH.npy, out:PATH.npy:DTYPE[D,D],
-// inout:PATH.npy, which is written to the file that it was read from, or DTYPE:NUMBER.
+// The operands after the file are the entry's arguments in order: in:PATH.npy, out:PATH.npy:DTYPE[D,D],
+// inout:PATH.npy, which is written back to the file that it was read from, or DTYPE:NUMBER.
 
 #include "device_c.h"
 
@@ -15,7 +15,7 @@
 struct device_c {
     int count;
     zl_array array[CLI_PARAMETERS];
-    const char *path[CLI_PARAMETERS]; // where an output goes; NULL: no output
+    const char *path[CLI_PARAMETERS]; // file of an output; NULL: not an output
     int path_len[CLI_PARAMETERS];
     int64_t dim[CLI_PARAMETERS][CLI_DIMS];
     double scalar[CLI_PARAMETERS];
@@ -42,7 +42,7 @@ static bool use_array(struct device_c *d, int i, zl_array a) {
     int ndim = zl_ndim(a) < CLI_DIMS ? zl_ndim(a) : CLI_DIMS;
     for (int k = 0; k < ndim; k++)
         d->dim[i][k] = zl_dim(a, k);
-    if (!ndim) // memory, not a scalar
+    if (!ndim) // memory of one element, not a scalar that is passed by value
         d->dim[i][ndim++] = 1;
     d->argument[i].memory =
         (zl_kernel_buffer){(void *)(uintptr_t)zl_data(a), zl_dtype_of(a), ndim, d->dim[i], NULL};
@@ -55,7 +55,7 @@ static void set_output(struct device_c *d, int i, const char *path, int len) {
     d->argument[i].is_output = true;
 }
 
-// "c.npy:f16[384,768]"
+// Makes an output of a description such as "c.npy:f16[384,768]".
 static bool make_output(const struct invocation *call, struct device_c *d, int i, const char *text) {
     const char *colon = strrchr(text, ':'), *bracket = colon ? strchr(colon, '[') : NULL, *at = bracket;
     int64_t dim[CLI_DIMS];
@@ -84,7 +84,7 @@ static bool make_input(const struct invocation *call, struct device_c *d, int i,
     return false;
 }
 
-// Memory of its own, as that of a file may not be written to.
+// Copies the file's array, whose memory may be read-only.
 static bool make_updated(const struct invocation *call, struct device_c *d, int i, const char *path) {
     if (!make_input(call, d, i, path))
         return false;
@@ -107,7 +107,7 @@ static void put_number(struct device_c *d, int i, zl_dtype dtype, double value) 
     zl_release(a);
 }
 
-// "i32:384"
+// Makes a scalar of a description such as "i32:384".
 static bool make_scalar(const struct invocation *call, struct device_c *d, int i, const char *text) {
     const char *colon = strchr(text, ':');
     char *end = NULL;

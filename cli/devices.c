@@ -1,4 +1,4 @@
-// devices.c - `zellige devices`: what this machine has, and why the rest is not there.
+// devices.c - `zellige devices`: prints the devices of this machine, and why others are not available.
 
 #include "cli.h"
 
@@ -17,7 +17,7 @@ bool cli_is_cpu(const char *device) {
     zl_device_info info;
     for (int i = 0; zl_device(i, &info); i++)
         if (!strcmp(info.device, device) && info.available)
-            return is_cpu(&info); // the first unit, which is the default
+            return is_cpu(&info); // the first unit, which is the default one
     return false;
 }
 
@@ -27,15 +27,15 @@ void cli_remark_cpu(const char *device, const char *indent) {
                indent, cli_dim(), device, cli_plain());
 }
 
-// Whether ops run there unless a program says otherwise: on what ZL_DEVICE names, else the first GPU, else
-// the CPU. Found out without opening it, which may take it from other processes.
+// Returns whether ops run on this unit by default: that which ZL_DEVICE names, otherwise the first GPU,
+// otherwise the CPU. The device is not opened unless ZL_DEVICE is set, since that may reserve it.
 static bool is_default(const zl_device_info *info) {
     const char *name = getenv("ZL_DEVICE");
     int unit = 0;
     if (name && *name) {
         zl_stream s = zl_default_stream();
         if (!s)
-            zl_clear_error(); // none is the default
+            zl_clear_error(); // there is no default device
         return s && !strcmp(zl_stream_device(s, &unit), info->device) && unit == info->unit;
     }
     zl_device_info other;
@@ -52,7 +52,7 @@ static const char *name_of(const zl_device_info *info, char *out, size_t bytes) 
     return out;
 }
 
-// Opens a device, after which it may know more of itself.
+// Opens a device, which may then report more about itself.
 static void ask_more(int index, zl_device_info *info) {
     char name[64];
     zl_op_support s;
@@ -88,7 +88,7 @@ static void json_support(const zl_device_info *info) {
     cli_json_close();
 }
 
-// A line for each op of which the CPU has to run something; the others are counted.
+// Prints a line for each op that the CPU has to run for some dtype; the others are counted.
 static void print_support(const zl_device_info *info) {
     char name[64];
     zl_op_support s;
@@ -115,7 +115,7 @@ static void print_support(const zl_device_info *info) {
 
 // The list --------------------------------------------------------------------------------------------------
 
-// Chips that tile kernels run on, and arrays do not.
+// Writes the chips that run tile kernels, but not arrays.
 static void json_targets(void) {
     const char *name, *runs_on;
     for (int i = 0; (name = zl_kernel_target(i)); i++) {

@@ -1,5 +1,5 @@
-// help.c - `zellige help`: the overview, a command's page, a group's commands, or the environment variables,
-// all from tables.
+// help.c - `zellige help`: prints the overview, the page of a command, the commands of a group, or the
+// environment variables, all from tables.
 
 #include "cli.h"
 

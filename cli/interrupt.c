@@ -1,5 +1,5 @@
-// interrupt.c - Ctrl-C and SIGTERM end a long command in order: it gives up what is running, and says what is
-// kept.
+// interrupt.c - Ctrl-C and SIGTERM end a long command in an orderly way: it cancels running work, and reports
+// what it keeps.
 
 #include <signal.h>
 
@@ -9,7 +9,7 @@
 static volatile sig_atomic_t interrupted;
 
 static void interrupt(int signal_number) {
-    signal(signal_number, SIG_DFL); // a second one ends it at once
+    signal(signal_number, SIG_DFL); // a second signal ends the program at once
     interrupted = 1;
 }
 

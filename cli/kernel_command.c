@@ -1,4 +1,4 @@
-// kernel_command.c - `zellige kernel show`: a tile kernel as text, at any stage of its way to a target.
+// kernel_command.c - `zellige kernel show`: prints a tile kernel as text, at any stage of its compilation.
 
 #include "kernel_run.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What is shown: a parsed file, or the row kernel of an op.
+// The source that is shown: a parsed file, or the row kernel of an op.
 struct source {
     zl_kernel kernel;
     const char *op, *dtype;
@@ -88,7 +88,7 @@ static bool show_stage(const struct source *source, const char *stage, bool head
     return true;
 }
 
-// Of `all`, what only rows have is passed over.
+// Shows one stage, or if `stage` is "all", every stage that this kernel has.
 static bool show_stages(const struct source *source, const char *stage, const struct invocation *call) {
     if (strcmp(stage, "all") != 0)
         return show_stage(source, stage, false, call);
@@ -131,7 +131,7 @@ static int run_show(const struct invocation *call) {
     if (call->operand_count && !open_file(call->operands[0], &source, call))
         return CLI_FAILED;
     stage = stage ? stage : target ? target : "tile";
-    // Text goes out stage by stage, so with --json an error after the first one is an item of the list.
+    // Each stage is printed at once, so with --json an error after the first one becomes an item of the list.
     if (call->json)
         cli_json_open(NULL, '[');
     bool shown = show_stages(&source, stage, call);

@@ -1,4 +1,5 @@
-// kernel_overrides.c - `zellige kernel overrides`: what devices run other than by tile kernels, and why.
+// kernel_overrides.c - `zellige kernel overrides`: prints what devices run by other means than tile kernels,
+// and why.
 
 #include "cli.h"
 
@@ -7,7 +8,7 @@
 
 #include "zellige_tile.h"
 
-enum { WIDTH = 100 }; // of a line of text
+enum { WIDTH = 100 }; // columns of a line of text
 
 static void print_json(void) {
     zl_kernel_override o;
@@ -27,7 +28,7 @@ static void print_json(void) {
     cli_json_close();
 }
 
-// A text after its name, in lines that are not too long.
+// Prints a name and a text, which is wrapped.
 static void print_text(const char *name, const char *text) {
     const int indent = 14;
     printf("  %s%-*s%s", cli_dim(), indent - 2, name, cli_plain());

@@ -19,7 +19,8 @@ double cli_now(void) {
 
 // Compiling -------------------------------------------------------------------------------------------------
 
-// Found out once: arguments are made on the CPU, which is the default device from then on.
+// Returns the target of the default device, which is found once: arguments are made on the CPU, which is the
+// default device afterwards.
 static const char *default_target(void) {
     static const char *found;
     int unit;
@@ -78,7 +79,7 @@ static int run_build(const struct invocation *call) {
 
 // Sizes -----------------------------------------------------------------------------------------------------
 
-// The value of NAME in "NAME=7,OTHER=8"; -1: it is not there, or no number.
+// Returns the value of NAME in "NAME=7,OTHER=8"; -1 if it is missing or not a number.
 static int64_t size_in(const char *list, const char *name) {
     size_t len = strlen(name);
     for (const char *at = list; at && *at; at = strchr(at, ','), at += at != NULL) {
@@ -91,7 +92,7 @@ static int64_t size_in(const char *list, const char *name) {
     return -1;
 }
 
-// A name in the list that the kernel does not have; NULL: there is none.
+// Returns a name in the list that the kernel does not have; NULL if there is none.
 static const char *unknown_size(const char *list, zl_kernel k) {
     for (const char *at = list, *name; at && *at; at = strchr(at, ','), at += at != NULL) {
         size_t len = strcspn(at, "=,");
@@ -124,7 +125,7 @@ static bool is_float(zl_dtype dtype) {
     return dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64 || dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
 }
 
-// Numbers of a normal distribution, or small integers; the same at each run.
+// Returns numbers of a normal distribution, or small integers, the same in each run.
 static zl_array random_input(const zl_kernel_parameter *p, zl_shape shape, int at) {
     zl_array key = zl_random_key(at + 1);
     if (is_float(p->dtype))
@@ -146,7 +147,7 @@ static bool make_argument(struct run *r, int i) {
     return r->buffer[i].data != NULL;
 }
 
-// They are memory of the host, which kernels copy to where they run, and which is read as arrays afterwards.
+// The arguments are in host memory. Kernels copy them to where they run, and results are read as arrays.
 bool cli_run_arguments(struct run *r) {
     bool made = false;
     if (!zl_use_device("cpu"))
@@ -178,9 +179,9 @@ static int begin_run(const struct invocation *call, struct run *r) {
 
 // -----------------------------------------------------------------------------------------------------------
 
-enum { SHOWN_MOST = 64 }; // elements of an output that are all printed
+enum { SHOWN_MOST = 64 }; // outputs with at most this many elements are printed whole
 
-// What an output holds: its sum, and its elements, of more than `most` only the ends of long axes.
+// Prints the sum of an output, and its elements; of long axes only the ends, if there are more than `most`.
 static void print_output(const struct run *r, int i, int64_t most, bool json) {
     char *text = NULL;
     double sum = 0;

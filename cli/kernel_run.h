@@ -1,4 +1,4 @@
-// kernel_run.h - what the commands that run tile kernels share.
+// kernel_run.h - functions that the commands for tile kernels share.
 
 #ifndef KERNEL_RUN_H
 #define KERNEL_RUN_H
@@ -22,7 +22,7 @@ enum { CLI_DIMS = 8, CLI_PARAMETERS = 64, CLI_SIZES = 64 };
             "values of its params, types and ops: BM=64,ITEM=f16,COMBINE=maximum" \
     }
 
-// A compiled kernel with arguments: random numbers, the same at each run.
+// A compiled kernel with its arguments: random numbers that are the same in each run.
 struct run {
     zl_kernel kernel;
     int64_t size[CLI_SIZES];
@@ -35,8 +35,8 @@ struct run {
 
 // Returns the seconds of a monotonic clock.
 double cli_now(void);
-// Returns the target that --target names; without it, or with `auto`, that of the default device, whose
-// driver is opened.
+// Returns the target that --target names. Without it, or with `auto`, it is the target of the default device,
+// whose driver is then opened.
 const char *cli_target(const struct invocation *call);
 // Fills size[CLI_SIZES] with the kernel's sizes from --size. Returns false, after a message, if one is
 // missing or the kernel has none of that name.
@@ -45,8 +45,8 @@ bool cli_run_sizes(const struct invocation *call, zl_kernel k, int64_t *size);
 bool cli_run_arguments(struct run *r);
 // Releases the arguments and the kernel.
 void cli_run_end(struct run *r);
-// Returns the seconds of the best of the runs within about so many seconds, 3 of them at least, without
-// copies of arguments; -1, with an error, if one fails. Sets *runs to how many there were.
+// Returns the seconds of the fastest run, without copies of arguments. It runs the kernel for about `within`
+// seconds, and at least 3 times. Returns -1, with an error, if a run fails. Sets *runs to the number of runs.
 double cli_run_best(struct run *r, double within, int *runs);
 
 #endif

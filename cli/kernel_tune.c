@@ -1,9 +1,9 @@
 // kernel_tune.c - `zellige kernel tune`: finds the fastest values of a tile kernel's params.
 //
-// A process of its own compiles and times each configuration, so that one that does not compile, fails or
-// hangs only gives its row a reason. Compilations run in parallel and fill the cache; the timings then run
-// one at a time. The rows are kept on disk, in the folder `zellige-tuned` next to the compiled kernels, in a
-// file named by a hash of everything that they depend on.
+// Each configuration is compiled and timed in a process of its own, so that one that does not compile, fails
+// or hangs only gets a reason in its row. Compilations run in parallel and fill the cache; after them the
+// timings run one at a time. The rows are stored in the folder `zellige-tuned` next to the compiled kernels,
+// in a file named by a hash of everything that they depend on.
 
 #include "kernel_run.h"
 
@@ -21,7 +21,7 @@ enum { NAMES = 16, CONFIGURATIONS = 1024, REASON = 400 };
 
 struct row {
     char params[256];
-    double seconds; // -1: it has none
+    double seconds; // -1: not timed
     char reason[REASON];
 };
 
@@ -38,7 +38,7 @@ struct tuning {
 
 // Configurations --------------------------------------------------------------------------------------------
 
-// Values of one param, in "BM=64,128,BN=32": its name, and those up to the next name.
+// A param with its values, in a list such as "BM=64,128,BN=32".
 struct axis {
     const char *name, *first;
     int len, values;
@@ -81,7 +81,7 @@ static bool list_rows(struct tuning *t) {
         return cli_usage(t->call, "more than %d configurations", CONFIGURATIONS), false;
     t->row = calloc((size_t)t->rows, sizeof *t->row);
     for (int r = 0; t->row && r < t->rows; r++)
-        for (int i = 0, block = t->rows; i < axes; i++) { // the last changes fastest
+        for (int i = 0, block = t->rows; i < axes; i++) { // the last param changes fastest
             block /= axis[i].values;
             add_value(t->row[r].params, sizeof t->row[r].params, &axis[i], r / block % axis[i].values);
         }
@@ -94,7 +94,8 @@ static zl_kernel compile(const struct tuning *t, const struct row *row) {
     return zl_kernel_compile_with(t->text, t->call->operands[0], t->target, row->params);
 }
 
-// Writes seconds or a reason.
+// Times a row, or only compiles it. Writes the seconds, or the reason of a failure, to the file descriptor
+// `to`.
 static void measure(const struct tuning *t, const struct row *row, bool only_compile, int to) {
     struct run r = {.kernel = compile(t, row)};
     int runs;
@@ -122,14 +123,14 @@ static bool start(struct tuning *t, struct row *row, bool only_compile, struct c
         return false;
     c->pid = fork();
     if (c->pid == 0) {
-        setpgid(0, 0); // with the compiler that it starts
+        setpgid(0, 0); // a group with the compiler that it starts
         close(ends[0]);
         measure(t, row, only_compile, ends[1]);
         close(ends[1]);
         _exit(0);
     }
     if (c->pid > 0)
-        setpgid(c->pid, c->pid); // whoever comes first
+        setpgid(c->pid, c->pid); // both processes set the group, since either may run first
     close(ends[1]);
     c->from = ends[0];
     c->end = cli_now() + t->timeout;
@@ -266,7 +267,7 @@ static bool load_rows(struct tuning *t) {
     return found == t->rows;
 }
 
-// A folder that cannot be written is no error.
+// Stores the rows. It is no error if the folder cannot be written.
 static void save_rows(const struct tuning *t) {
     char folder[4096], path[4096], *text = NULL;
     size_t bytes = 0;
@@ -361,8 +362,8 @@ static int tune(struct tuning *t) {
     return best && !cli_interrupted() ? CLI_OK : CLI_FAILED;
 }
 
-// Asks in a process of its own: children that compile and measure could not use a driver that this one had
-// opened.
+// Finds the target in a process of its own: a driver that this process had opened could not be used by its
+// children, which compile and measure.
 static void ask_target(struct tuning *t) {
     int ends[2];
     char said[sizeof t->target + 1] = "";

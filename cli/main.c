@@ -1,4 +1,4 @@
-// main.c - finds the command in the table, sets how much is logged, runs it.
+// main.c - finds the command in the table, sets the log level, and runs the command.
 
 #include "cli.h"
 
@@ -21,7 +21,7 @@ static const struct command *find(const char *name) {
 }
 
 static int run(struct invocation *call) {
-    if (call->help) // of the command, or of a group: `zellige kernel --help`
+    if (call->help) // for a command, or for a group: `zellige kernel --help`
         return cli_print_help(call, call->command ? call->command->name : call->operands[0]);
     if (call->version)
         call->command = find("version");

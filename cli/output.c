@@ -35,7 +35,7 @@ const char *cli_plain(void) {
 
 // Cleaning --------------------------------------------------------------------------------------------------
 
-// Bytes of the UTF-8 character at `at`, with its code point; 0: it is none.
+// Returns the bytes of the UTF-8 character at `at`, and sets *code; 0 if it is not valid.
 static int decode(const unsigned char *at, unsigned *code) {
     static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
     int bytes = at[0] < 0x80 ? 1 : at[0] >> 5 == 6 ? 2 : at[0] >> 4 == 14 ? 3 : at[0] >> 3 == 30 ? 4 : 0;
@@ -143,7 +143,7 @@ void cli_json_open(const char *key, char bracket) {
     start_item(key);
     put(bracket);
     if (json.depth == DEPTH_MOST)
-        abort(); // our own documents are a few levels deep
+        abort(); // the documents of this program have only a few levels
     json.closing[json.depth] = bracket == '{' ? '}' : ']';
     json.has_items[json.depth++] = false;
 }

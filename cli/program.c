@@ -1,4 +1,5 @@
-// program.c - programs that this one runs: their exit code and output, words for a shell, tokens.
+// program.c - runs other programs, for their exit code and output; quotes words for shells; makes random
+// tokens.
 
 #include "cli.h"
 
@@ -21,11 +22,11 @@ static void become(const char *const *argv, int out) {
         dup2(out, STDERR_FILENO);
         close(out);
     }
-    execvp(argv[0], (char *const *)(uintptr_t)argv); // which changes no word
+    execvp(argv[0], (char *const *)(uintptr_t)argv); // execvp does not change the words
     _exit(CLI_NOT_FOUND);
 }
 
-// All that comes, NUL-terminated; NULL: no memory.
+// Returns everything that can be read, NUL-terminated; NULL if memory runs out.
 static char *collect(int from) {
     char data[READ_BYTES], *text = NULL;
     size_t bytes;

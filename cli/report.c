@@ -1,4 +1,4 @@
-// report.c - the table of commands, and how a command says what went wrong.
+// report.c - the table of commands, and functions by which a command reports errors.
 
 #include "cli.h"
 
@@ -70,7 +70,7 @@ static int report(const struct invocation *call, int code, const char *format, v
     const char *command = call->command ? call->command->name : NULL;
     char text[2048];
     vsnprintf(text, sizeof text, format, list);
-    cli_clean(text, true); // parts of files, names of files
+    cli_clean(text, true); // it may contain parts of files and names of files
     if (call->json) {
         cli_json_open(NULL, '{');
         cli_json_text("error", text);

@@ -81,7 +81,7 @@ static bool join_operands(struct job *j, int from) {
     return joined != NULL;
 }
 
-// first: of the operands that are text.
+// Reads the text to encode. first: index of the first operand that is text.
 static bool read_text(struct job *j, int first) {
     const char *prompt = cli_option(j->call, "prompt"), *file = cli_option(j->call, "file");
     if (prompt)
@@ -94,7 +94,7 @@ static bool read_text(struct job *j, int first) {
 
 // Conversations ---------------------------------------------------------------------------------------------
 
-// What stands in a JSON file, checked, as text; to be freed.
+// Returns the text of a JSON file, after parsing it into *out; the caller frees it. NULL after an error.
 static char *json_text(struct job *j, const char *path, text_json_value *out) {
     size_t bytes;
     char *text = text_read_file(path, &bytes, j->error, sizeof j->error);
@@ -119,7 +119,7 @@ static void put_token(FILE *out, const char *name, const char *text) {
     putc('"', out);
 }
 
-// The variables that transformers gives to a template, as one JSON object.
+// Returns the variables that transformers gives to a template, as one JSON object.
 static text_json_value template_variables(struct job *j, const char *messages, const char *tools) {
     char *data = NULL;
     size_t bytes = 0;
@@ -157,8 +157,8 @@ static struct text_template *open_template(struct job *j) {
     return template;
 }
 
-// Renders the conversation into j->text. A request, {"messages": [...], "tools": [...]}, also gives
-// variables.
+// Renders the conversation into j->text. It is a list of messages, or a request {"messages": [...], "tools":
+// [...]}, whose other members become variables.
 static bool render_chat(struct job *j) {
     const char *tools_path = cli_option(j->call, "tools"),
                *kwargs = cli_option(j->call, "chat-template-kwargs");
@@ -230,7 +230,7 @@ static void print_tokens(const struct job *j, const struct text_ids *ids) {
     }
 }
 
-// The text of a token for JSON: parts of characters become U+FFFD.
+// Writes the text of a token as JSON; incomplete characters become U+FFFD.
 static bool json_token(struct job *j, int id) {
     struct text_decoder decoder = {.tokenizer = j->tokenizer};
     char *text = NULL;
@@ -306,7 +306,8 @@ static bool encode(struct job *j) {
 
 // Decoding --------------------------------------------------------------------------------------------------
 
-// The next number of a list such as [1, 2, 3] or 1 2 3; 0: none is left, -1: something else stands there.
+// Reads the next number of a list such as [1, 2, 3] or 1 2 3. Returns 0 at the end, -1 if there is something
+// else.
 static int next_id(const char **at, const char *end, int *id) {
     while (*at < end && strchr(" \t\r\n,[]", **at) && **at)
         ++*at;

@@ -1,5 +1,5 @@
-// version_command.c - `zellige version`: of the library that is running; with -v also of the headers it was
-// compiled with.
+// version_command.c - `zellige version`: prints the version of the library, and with -v also that of the
+// headers at compile time.
 
 #include "cli.h"
 

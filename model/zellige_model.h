@@ -37,15 +37,15 @@ typedef struct {
     const char *type;        // "qwen3"
     int layers, hidden, vocabulary;
     int heads, kv_heads, head_dim;
-    int64_t positions;       // for which the model was made
+    int64_t positions;       // number of positions that the model was made for
     int64_t parameters;      // elements of its weights, counted before quantisation
-    size_t bytes;            // of its weights
+    size_t bytes;            // of the weights
     int bos;                 // -1: none
     const int *eos;          // any of these ends a text
     int eos_count;
     // parameters in the matrices that one token is multiplied by: only chosen experts, no embedding rows
     int64_t active_parameters;
-    size_t active_bytes;       // of these parameters
+    size_t active_bytes;       // of active_parameters
     size_t position_bytes;     // of a cache, per position
     zl_dtype dtype;            // in which the model is computed
 } zl_model_info;
@@ -91,10 +91,10 @@ typedef struct {
     double temperature;        // 0: the most likely id
     int top_k;                 // only the k most likely; 0: all
     double top_p;              // only the most likely that together have this probability; 0 or 1: all
-    double min_p;              // only those at least this share as likely as the most likely; 0: all
-    double xtc_probability;    // how often all likely ids except the least likely of them are left out
+    double min_p;              // only ids at least this fraction as likely as the most likely one; 0: all
+    double xtc_probability;    // probability of dropping all likely ids except the least likely of them
     double xtc_threshold;      // probability from which an id counts as likely
-    // logits of ids in the history are divided by it, or multiplied if negative; 0 or 1: none
+    // logits of ids in the history are divided by it, or multiplied if they are negative; 0 or 1: none
     double repetition_penalty;
     double presence_penalty;   // subtracted once from the logits of ids in the history
     double frequency_penalty;  // subtracted for each occurrence in the history
@@ -102,7 +102,7 @@ typedef struct {
     const int *bias_id;        // ids to whose logits a bias is added
     const double *bias;        // the bias of each of these ids
     int biases;
-    int64_t seed;              // the same seed gives the same ids; negative: from the clock
+    int64_t seed;              // the same seed gives the same ids; negative: seeded by the clock
 } zl_sampling;
 
 // How a sequence is computed. Zero-initialised, or NULL, for defaults.
@@ -126,7 +126,7 @@ ZL_API bool zl_sequence_prefill(zl_sequence sequence, int64_t *done, char *error
 
 typedef struct {
     int32_t id;
-    float log_probability; // of the model itself, before sampling options changed anything
+    float log_probability; // of the model itself, before sampling options changed it
 } zl_token;
 // Draws the next id, after computing what is left of the prompt. When it returns, the step after it is
 // already running on the device. Returns false after an error.
@@ -146,9 +146,9 @@ ZL_API int64_t zl_sequence_length(zl_sequence sequence);
 // written later is copied once. Returns NULL after an error.
 ZL_API zl_sequence zl_sequence_copy(zl_sequence sequence, char *error, size_t error_bytes);
 
-// A batch is sequences of any lengths that are computed together, in one step of the model, each with its own
-// sampling options. They may join and leave at any time, and be used by themselves in between, which costs a
-// copy of the caches of all of them.
+// A batch computes sequences of any lengths together, in one step of the model; each has its own sampling
+// options. Sequences may join and leave at any time, and be used on their own in between, which costs a copy
+// of all their caches.
 
 // Returns an empty batch, to be closed with zl_batch_close, or NULL if memory runs out.
 ZL_API zl_batch zl_batch_new(zl_model model);

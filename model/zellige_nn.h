@@ -1,8 +1,8 @@
 // zellige_nn.h - layers, losses, optimisers and checkpoints: what a program needs to train a model.
 //
 // A model is one function, which reads like its formula: it looks parameters up by name where it uses them.
-// The first run makes them, later runs find them again. So a model's parameters are one table of names and
-// arrays, in the order of their first use, which optimisers and checkpoints go through.
+// The first run makes them, later runs find them again. So the parameters of a model are one table of names
+// and arrays, in the order of their first use, over which optimisers and checkpoints iterate.
 //
 //     static zl_array loss(zl_nn nn, int count, const zl_array *in, void *data) {
 //         zl_array x = zl_nn_embedding(nn, "words", in[0], 256, 64);
@@ -46,8 +46,8 @@ ZL_API zl_nn zl_nn_at(zl_nn nn, const char *format, ...) __attribute__((format(p
 // What a parameter is used for: optimisers and weight decay tell them apart.
 typedef enum {
     ZL_NN_VECTOR, // biases, gains, gates, kernels of convolutions: no weight decay
-    ZL_NN_MATRIX, // a matrix that multiplies, or a stack of such: Muon orthogonalises its updates
-    ZL_NN_TABLE,  // rows that are looked up, or the logits' matrix
+    ZL_NN_MATRIX, // a matrix of a product, or a stack of such: Muon orthogonalises its updates
+    ZL_NN_TABLE,  // rows that are looked up, or the output matrix
 } zl_nn_kind;
 
 // A parameter's initial values: each element is mean + deviation * normal, or uniform from mean - spread to
@@ -159,7 +159,7 @@ ZL_API zl_array zl_nn_swiglu(zl_nn nn, const char *name, zl_array x, int hidden)
 
 // A mixture of `experts` SwiGLU layers.
 typedef struct {
-    int experts, used, hidden; // used: experts that take each token
+    int experts, used, hidden; // used: number of experts that take each token
 } zl_nn_moe_options;
 // Returns the results of the `used` likeliest experts for each token, weighted by their probabilities.
 // *balance, if `balance` is not NULL, is experts * sum_e (share of the choices) * (mean probability). It is
@@ -206,25 +206,26 @@ typedef struct zl_trainer_ *zl_trainer;
 // not depend on anything else that changes.
 typedef zl_array (*zl_nn_loss)(zl_nn nn, int count, const zl_array *in, void *data);
 
-// How a model is trained. Zero stands for a default, where there is one.
+// How a model is trained. Zero selects a default, if there is one.
 typedef struct {
-    // "sgd", "adam", "adamw" or "muon"; NULL: "adamw". Muon updates matrices only, AdamW all else
+    // "sgd", "adam", "adamw" or "muon"; NULL: "adamw". Muon only updates matrices, other parameters are
+    // AdamW's
     const char *optimizer;
     double rate;           // learning rate, greater than 0
-    double momentum;       // of sgd (0: 0, none) and muon (0: 0.95)
-    bool nesterov;         // of sgd; muon always looks ahead
-    double beta1, beta2;   // of adam, adamw and muon's AdamW; 0: 0.9 and 0.999
+    double momentum;       // for sgd (0: none) and muon (0: 0.95)
+    bool nesterov;         // for sgd; muon always uses Nesterov's variant
+    double beta1, beta2;   // for adam, adamw and muon's AdamW; 0: 0.9 and 0.999
     double eps;            // 0: 1e-8
-    // of matrices and tables. sgd and adam add it to the gradient, adamw and muon shrink parameters
+    // for matrices and tables. sgd and adam add it to the gradient, adamw and muon shrink parameters
     double weight_decay;
 
     const char *schedule; // of the rate after the warm-up: "constant", "linear" or "cosine"; NULL: "constant"
     int64_t warmup;       // steps in which the rate rises linearly
-    int64_t steps;        // step at which linear and cosine end,
-    double last_share;    // with this share of the rate
+    int64_t steps;        // step at which linear and cosine end
+    double last_share;    // rate at that step, as a fraction of `rate`
 
     double clip;    // gradients are scaled to a global norm of at most this; 0: they are not
-    int accumulate; // batches whose mean gradient makes a step; 0: 1
+    int accumulate; // batches per step, whose gradients are averaged; 0: 1
 } zl_train_options;
 
 // Returns the learning rate of the step that follows `step` steps.
@@ -262,8 +263,8 @@ ZL_API void    zl_trainer_stop(zl_trainer trainer);
 // the seed. Files are replaced as a whole. Training that is stopped and resumed from a checkpoint gives the
 // same bits as training that is not. `about` is any text that identifies the model and its data.
 //
-// If a table is distributed, all ranks save: each writes its shards to a file of its own beside `path`, in
-// the background, while training goes on with other memory. Rank 0 then replaces `path` with an index of
+// If a table is distributed, all ranks save: each writes its shards to a file of its own next to `path`, in
+// the background, while training continues in other memory. Rank 0 then replaces `path` with an index of
 // these files, and removes the files of the old index. All ranks must see the same folder. Any checkpoint
 // can be loaded on any mesh, and on one rank.
 

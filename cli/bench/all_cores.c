@@ -1,6 +1,6 @@
-// all_cores.c - multiply-adds on all cores at once. Cores that a machine shows may share their units, and
-// then a core's own rate times their number is more than the machine can do. Threads start each slice
-// together; a round counts when their slices are adjacent.
+// all_cores.c - rates of multiply-adds on all cores at once. The cores of a machine may share arithmetic
+// units, so that a single core's rate times the number of cores is more than the machine can do. The threads
+// start each slice together; a round counts if their slices overlap.
 
 #include "bench.h"
 
@@ -12,7 +12,7 @@
 #include "instructions.h"
 
 enum { THREADS_MOST = 512 };
-static const double patience = 5e-3; // seconds: longer than others keep a core at a time
+static const double patience = 5e-3; // seconds: longer than other processes keep a core at a time
 
 struct slice {
     double start, end;
@@ -21,7 +21,7 @@ struct slice {
 struct crew {
     int threads;
     atomic_int arrived, phase;
-    atomic_int start; // 0: not all threads are made yet, 1: go, -1: some could not be
+    atomic_int start; // 0: not all threads exist yet, 1: go, -1: a thread could not be created
     atomic_bool over;
     struct bench_cpu_peaks *peaks;
     const struct bench_instruction **instruction;
@@ -47,8 +47,8 @@ void bench_stay_on_core(int index) {
         sched_setaffinity(0, sizeof one, &one);
 }
 
-// Returns when all are here. It spins: who gave up its core while it waits would be away when the last one
-// comes.
+// Waits until all threads have called it. It spins, because a thread that sleeps would not be back on its
+// core when the last one arrives; only after a long wait does it yield.
 static void meet(struct crew *crew) {
     int phase = atomic_load(&crew->phase);
     if (atomic_fetch_add(&crew->arrived, 1) == crew->threads - 1) {
@@ -74,7 +74,7 @@ static void run_slice(struct member *m, int which) {
     meet(crew);
 }
 
-// Operations per second of all together; 0: some worked while others did not.
+// Returns the operations per second of all threads together; 0 if their slices did not overlap enough.
 static double rate_of_round(const struct crew *crew, int which) {
     double work = (double)crew->loops[which] * crew->instruction[which]->operations, total = 0;
     double start = 0, end = INFINITY, longest = 0;
@@ -88,7 +88,7 @@ static double rate_of_round(const struct crew *crew, int which) {
     return end - start > 0.8 * longest ? total : 0;
 }
 
-// Whether every instruction came as near to all cores alone as it could.
+// Returns whether every instruction reached, on all cores, nearly the rate of one core times their number.
 static bool is_clear(const struct bench_cpu_peaks *peaks) {
     for (int i = 0; i < peaks->count; i++)
         if (peaks->instruction[i].all < 0.985 * peaks->instruction[i].rate * peaks->threads)
@@ -108,8 +108,8 @@ static void *work(void *data) {
     return NULL;
 }
 
-// What the first thread does besides: it looks at the slices, and says when it is over. The others see that
-// after the round, since all meet once more.
+// Runs the slices on the first thread, which also computes the rates and decides when to end. The other
+// threads see its decision after the round, because all of them meet once more.
 static void lead(struct member *first, double end) {
     struct crew *crew = first->crew;
     for (bool over = false; !over;) {

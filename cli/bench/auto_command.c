@@ -1,5 +1,5 @@
-// auto_command.c - `zellige bench auto`: finds the chip, picks its suite, measures, compares with the last
-// run of the kind, writes the report.
+// auto_command.c - `zellige bench auto`: finds the chip, selects its suite, measures, compares with the last
+// run of the same kind, and writes the report.
 
 #include "bench.h"
 
@@ -16,7 +16,7 @@ static const struct option options[] = {
     {0},
 };
 
-// Its kind decides: CPUs have the plain suites.
+// Returns the suite for a chip of this kind; CPUs have those without a prefix.
 static const char *suite_of(const struct bench_chip *chip, bool full) {
     if (zl_kernel_runs_on(chip->device))
         return "tile";

@@ -1,4 +1,5 @@
-// charts.c - the report's pictures as SVG: no script, titles as tooltips, colours by the page's variables.
+// charts.c - the report's charts as SVG, without scripts: titles serve as tooltips, and colours are variables
+// of the page.
 
 #include "bench.h"
 
@@ -33,7 +34,7 @@ static void open_svg(FILE *out, int height, const char *label) {
     bench_html(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", WIDTH, height, label);
 }
 
-// 10^power of a unit: "100 GFLOP/s", "1 MB".
+// Writes 10^power of a unit as text: "100 GFLOP/s", "1 MB".
 static const char *power_name(int power, const char *unit, const char *per, char out[32]) {
     static const char *const prefixes[] = {"", "k", "M", "G", "T", "P"};
     int step = power > 0 ? power / 3 : 0;
@@ -43,7 +44,7 @@ static const char *power_name(int power, const char *unit, const char *per, char
     return out;
 }
 
-// Lines at powers of ten, with their values.
+// Draws grid lines at powers of ten, with their values.
 static void draw_grid(FILE *out, const struct axis *x, const struct axis *y, const char *x_name,
                       const char *x_unit, const char *unit) {
     char text[32];
@@ -144,7 +145,7 @@ static const char *size_name(const struct bench_row *row) {
 
 enum { COLUMNS_MOST = 24 };
 
-// Sizes in the order of the rows, each once.
+// Lists the sizes of products in the order of the rows, without repetition.
 static int list_sizes(const struct bench_run *run, const char **sizes) {
     int count = 0;
     for (int i = 0; i < run->rows; i++) {
@@ -302,7 +303,7 @@ void bench_chart_bandwidth(FILE *out, const struct bench_run *run) {
 
 enum { TREND_HEIGHT = 46, TREND_LINES = 12 };
 
-// One line of the trend: rates of a row over the runs, each against the first of them.
+// Draws one line of the trend: the rates of a row over the runs, relative to the first run.
 static void draw_trend(FILE *out, const struct bench_run *runs, int count, const struct bench_row *row,
                        int line) {
     double low = INFINITY, high = 0, y = line * TREND_HEIGHT, step = 300.0 / (count > 1 ? count - 1 : 1);
@@ -314,7 +315,7 @@ static void draw_trend(FILE *out, const struct bench_run *runs, int count, const
             high = fmax(high, then->rate);
         }
     }
-    low = fmin(low, 0.8 * high); // small changes stay small
+    low = fmin(low, 0.8 * high); // so that a small change looks small
     bench_html(out,
                "<text x=\"0\" y=\"%.0f\">%s</text><polyline class=\"roof\" stroke=\"var(--d%d)\" points=\"",
                y + 26, row->config.id, (int)row->config.dtype);

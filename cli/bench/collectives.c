@@ -1,10 +1,10 @@
-// collectives.c - `zellige bench run collectives`: what the processes of a group do together, from 8 bytes to
-// 256 MiB.
+// collectives.c - `zellige bench run collectives`: collectives and messages between the processes of a group,
+// from 8 bytes to 256 MiB.
 //
-// Latency, algorithm bandwidth and bus bandwidth are those of nccl-tests: bytes are those of the whole buffer
-// of a collective, and the bus bandwidth multiplies by the share of them that each rank must send, so that it
-// can be compared with a link's. Each number of calls is timed on all ranks, from a barrier on; the slowest
-// rank counts.
+// Latency, algorithm bandwidth and bus bandwidth are defined as in nccl-tests: bytes are those of the whole
+// buffer of a collective, and the bus bandwidth multiplies by the part of them that each rank must send, so
+// that it can be compared with the bandwidth of a link. All ranks time the same number of calls, starting at
+// a barrier; the slowest rank counts.
 
 #include "bench.h"
 
@@ -16,13 +16,13 @@
 #include "session.h"
 
 enum { SMALLEST = 8, LARGEST = 256 << 20, WARM = 2, FIRST = 3, CALLS_MOST = 2000 };
-static const double budget = 0.25; // seconds for a size of an op
+static const double budget = 0.25; // seconds per size of an op
 
 static zl_array broadcast(zl_array x, zl_group g) {
     return zl_broadcast(x, 0, g);
 }
 
-// To the next rank, and from the one before.
+// Sends x to the next rank, and returns what the rank before sends.
 static zl_array pass_on(zl_array x, zl_group g) {
     int n = zl_group_size(g), rank = zl_group_rank(g), right = (rank + 1) % n, left = (rank + n - 1) % n;
     zl_array sent = NULL, got;
@@ -51,8 +51,8 @@ static double share_of_all(int n) {
 static const struct op {
     const char *name;
     zl_array (*call)(zl_array x, zl_group g);
-    double (*share)(int n); // of the bytes of the buffer, what a rank must send
-    bool whole;             // x is the buffer; else the result is
+    double (*share)(int n); // part of the buffer's bytes that each rank must send
+    bool whole;             // x is the whole buffer; false: the result is
 } ops[] = {
     {"all_sum", zl_all_sum, share_of_sum, true},
     {"all_gather", zl_all_gather, share_of_parts, false},
@@ -77,7 +77,7 @@ static bool run_calls(const struct op *op, zl_array x, zl_group g, int calls) {
     return ok;
 }
 
-// Seconds that one call took on the slowest rank; negative after an error.
+// Returns the seconds per call on the slowest rank; negative after an error.
 static double measure(const struct op *op, zl_array x, zl_group g, int calls) {
     double slowest = -1;
     if (!zl_group_barrier(g))
@@ -113,7 +113,7 @@ static void show(const struct row *r, int n, bool json, const char *engine) {
     fflush(stdout);
 }
 
-// As many calls as the budget allows by the time of the first few, the same on all ranks.
+// Measures as many calls as fit into the budget, judged by the first few; the same number on all ranks.
 static bool measure_size(struct row *r, zl_group g) {
     int n = zl_group_size(g);
     int64_t items = r->bytes / 4, own = r->op->whole ? items : items / n;
@@ -136,7 +136,7 @@ static bool measure_op(const struct op *op, zl_group g, bool json) {
         int64_t unit = in_parts ? 4 * (int64_t)n : 4;
         struct row r = {.op = op, .bytes = bytes / unit * unit};
         if (!r.bytes)
-            continue; // less than an element for each rank
+            continue; // less than one element per rank
         if (!measure_size(&r, g))
             return false;
         if (zl_group_rank(g) == 0)

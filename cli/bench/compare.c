@@ -1,6 +1,6 @@
-// compare.c - same, faster, slower, or ambiguous: whether the interval of the ratio leaves any doubt. Noise
-// of a machine must not look like a change of the program: runs that were not made in turns must also agree
-// in their best quarter.
+// compare.c - decides whether times are the same, faster, slower, or ambiguous, by the confidence interval of
+// their ratio. To keep the noise of a machine from looking like a change of the program, runs that were not
+// measured in turns must also agree in their best quarters.
 
 #include "bench.h"
 
@@ -28,7 +28,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// A quarter of the samples is faster than this.
+// Returns the first quartile: a quarter of the samples are faster.
 static double best_quarter(const double *sample, int count) {
     double *sorted = malloc((size_t)count * sizeof *sorted), value = NAN;
     if (sorted) {
@@ -40,8 +40,8 @@ static double best_quarter(const double *sample, int count) {
     return value;
 }
 
-// Of two ways to look the one that leaves less doubt: the median of the ratios of neighbours, and the ratio
-// of the best quarters, which a machine that others keep busy disturbs less.
+// Uses whichever of two estimates has the narrower interval: the median of the ratios of adjacent samples, or
+// the ratio of the first quartiles, which other programs on a busy machine disturb less.
 static void compare_in_turns(struct bench_comparison *c, const double *before, const double *after, int count,
                              double threshold) {
     double *ratio = malloc((size_t)count * sizeof *ratio), low, high;
@@ -99,7 +99,7 @@ struct bench_comparison bench_compare_rows(const struct bench_row *before, const
         snprintf(c.why, sizeof c.why, "a clock's time and a model's");
     if (before->status == BENCH_OK && after->status == BENCH_FAILED)
         c.verdict = BENCH_BROKEN;
-    else if (!c.why[0] && after->is_modelled) { // the same in every run: there is no noise
+    else if (!c.why[0] && after->is_modelled) { // a modelled time is the same in every run: there is no noise
         c.ratio = c.low = c.high = after->stats.median / before->stats.median;
         c.verdict = judge(c.low, c.high, threshold);
     } else if (!c.why[0])

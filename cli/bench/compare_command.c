@@ -1,4 +1,5 @@
-// compare_command.c - `zellige bench compare A B` and `zellige bench check`: did it get slower.
+// compare_command.c - `zellige bench compare A B` and `zellige bench check`: compare runs, and find out
+// whether anything is slower.
 
 #include "bench.h"
 
@@ -11,7 +12,7 @@
 #include "cli.h"
 #include "session.h"
 
-// As a part, not a percentage. False after a message.
+// Reads --threshold, a percentage, as a fraction. Returns false after a message.
 static bool read_threshold(const struct invocation *call, double *out) {
     double percent = 5;
     bool known = cli_number(call, "threshold", 0, INFINITY, &percent);
@@ -64,8 +65,8 @@ static void json_comparisons(const struct bench_comparisons *list) {
     cli_json_close();
 }
 
-// Prints them; the exit code of a gate: 1 something is slower or fails now, 3 nothing could be compared, or
-// not all of it.
+// Prints the comparisons. Returns an exit code for use as a gate: 1 if a row is slower or fails now, 3 if
+// nothing could be compared, or not all of it.
 static int report(const struct invocation *call, const struct bench_comparisons *list) {
     if (call->json)
         json_comparisons(list);
@@ -125,7 +126,8 @@ static int run_compare(const struct invocation *call) {
         return cli_usage(call, "needs two runs: folders, or their metrics.json");
     int code = compare_files(call, call->operands[0], call->operands[1]);
     return code == CLI_FAILED || code == BENCH_SUSPECT_CODE ? CLI_OK
-                                                            : code; // it says what is, and is no gate
+                                                            : code; // `compare` reports what it finds; only
+                                                                    // `check` is a gate
 }
 
 const struct command cli_bench_compare = {
@@ -156,11 +158,11 @@ static const struct option check_options[] = {
     {0},
 };
 
-// Options of a run, which a check in turns is not.
+// Options that only make sense for a run, and so not with --against.
 static const char *const without_turns[] = {"seconds", "samples", "wipe-cache", "zeros",    "out",
                                             "notes",   "specs",   "peak",       "candidate"};
 
-// An exit code 1 is that something got slower, so what could not be done is 3.
+// Exit code 1 means that a row is slower, so a failure to measure becomes 3.
 static int not_done(int code) {
     return code == CLI_FAILED ? BENCH_NOTHING_CODE : code;
 }
@@ -181,7 +183,7 @@ static int check_new_run(struct bench_session *s, const char *path, double thres
     return code;
 }
 
-// Before anything is measured.
+// Checks this before anything is measured.
 static bool can_append(const char *path) {
     FILE *file = fopen(path, "a");
     return file && !fclose(file);
@@ -197,7 +199,7 @@ static int check_in_turns(struct bench_session *s, const char *program, double t
     if (!chip)
         return BENCH_NOTHING_CODE;
     if (threads)
-        setenv("ZL_THREADS", threads, true); // of both programs
+        setenv("ZL_THREADS", threads, true); // for both programs
     cli_catch_interrupts();
     if (!bench_interleave(&list, &s->suite, chip->device, program, cli_option(s->call, "only"), threshold,
                           error, sizeof error)) {
@@ -211,7 +213,7 @@ static int check_in_turns(struct bench_session *s, const char *program, double t
     return code;
 }
 
-// Every line is a check; one that finds something slower makes the exit code 1.
+// Repeats the comparisons of a record, one per line; the exit code is 1 if any row is slower.
 static int replay(const struct invocation *call, const char *path, double threshold) {
     char *text = access(path, R_OK) ? NULL : cli_read_all(path), *rest = text, *line;
     int checks = 0, slower = 0, code = CLI_OK;
@@ -233,7 +235,7 @@ static int replay(const struct invocation *call, const char *path, double thresh
     return code != CLI_OK ? code : slower ? CLI_FAILED : checks ? CLI_OK : BENCH_NOTHING_CODE;
 }
 
-// Whether a path is a run, and so for --baseline: a folder, or JSON.
+// Returns whether a path looks like a run, for --baseline: a folder, or a JSON file.
 static bool is_run(const char *path) {
     struct stat info;
     const char *end = strrchr(path, '.');

@@ -1,6 +1,6 @@
-// cpu_peaks.c - what the CPU can do at most, measured: the clock, each multiply-add instruction on one core,
-// memory. Slices of a tenth of a millisecond go round all of them and the best of each counts, so that others
-// who use the machine between slices do not show.
+// cpu_peaks.c - measures what the CPU can do at most: the clock, each multiply-add instruction on one core,
+// and memory. It takes slices of a tenth of a millisecond of each in turn, and the best slice counts, so that
+// other programs that run between the slices do not matter.
 
 #include "bench.h"
 
@@ -14,7 +14,8 @@
 enum { ROUNDS_LEAST = 50, COPY_BYTES = 32 << 20, THREADS_MOST = 512 };
 static const double slice_seconds = 1e-4;
 
-// After a while of the same untimed: units that were asleep are awake then.
+// Returns the seconds of the loops, after some untimed ones, since units that were idle need time to power
+// up.
 static double time_loops(void (*repeat)(int64_t loops), int64_t loops) {
     repeat(loops / 4 + 1);
     double start = bench_now();
@@ -61,7 +62,7 @@ static void measure_instructions(struct bench_cpu_peaks *peaks, double seconds) 
 
 // Memory ----------------------------------------------------------------------------------------------------
 
-// Where threads sleep until all are there.
+// A gate at which threads sleep until all of them are there.
 struct gate {
     pthread_mutex_t mutex;
     pthread_cond_t changes;
@@ -91,7 +92,7 @@ struct mover {
     pthread_t thread;
     struct gate *gate;
     int index;
-    char *from, *to; // to NULL: only reads
+    char *from, *to; // to NULL: the thread only reads
     uint64_t sum;
     double start, end;
 };
@@ -100,14 +101,14 @@ static uint64_t read_all(const char *from) {
     const uint64_t *at = (const uint64_t *)(const void *)from;
     uint64_t a = 0, b = 0, c = 0, d = 0;
     size_t half = COPY_BYTES / sizeof *at / 2;
-    for (size_t i = 0; i < half; i += 2) // two streams: machines may read faster so
+    for (size_t i = 0; i < half; i += 2) // two streams, which some machines read faster
         a ^= at[i], b ^= at[i + 1], c ^= at[half + i], d ^= at[half + i + 1];
     return a ^ b ^ c ^ d;
 }
 
 static void *move(void *data) {
     struct mover *m = data;
-    bench_stay_on_core(m->index); // two threads on one core would measure half
+    bench_stay_on_core(m->index); // two threads on one core would measure half the bandwidth
     wait_at(m->gate);
     m->start = bench_now();
     if (m->to)
@@ -118,7 +119,7 @@ static void *move(void *data) {
     return NULL;
 }
 
-// Seconds from the first thread's start to the last one's end.
+// Returns the seconds from the start of the first thread to the end of the last one.
 static double move_all(struct mover *mover, int threads, struct gate *gate) {
     double start = INFINITY, end = 0;
     int started = 0;

@@ -1,10 +1,10 @@
-// csv.c - a run as comma-separated values (RFC 4180): a line a row, with all statistics.
+// csv.c - a run as comma-separated values (RFC 4180), one line per row, with all statistics.
 
 #include "bench.h"
 
 #include <string.h>
 
-// A text that a spreadsheet would take for a formula gets a quote before it.
+// Writes a text. One that a spreadsheet would take for a formula gets a single quote before it.
 static void write_text(FILE *out, const char *text) {
     bool is_formula = text[0] && strchr("=+-@\t\r", text[0]);
     if (!is_formula && !strpbrk(text, ",\"\r\n")) {

@@ -1,4 +1,4 @@
-// detect.c - finds the chips of this machine, and notes where each was seen. All files are read below a
+// detect.c - finds the chips of this machine, and records the evidence for each. All files are read below a
 // sysroot, which is a folder in tests. A chip that is missing from the table of specs is reported as unknown.
 
 #include "bench.h"
@@ -43,7 +43,7 @@ bool bench_read_line(const struct bench_machine *machine, char *out, size_t byte
 }
 
 const char *bench_environment(const struct bench_machine *machine, const char *name) {
-    static char value[256]; // read before it is asked for the next
+    static char value[256]; // the caller reads it before the next call
     char text[4096], *rest = text, *line;
     size_t len = strlen(name);
     if (!machine->sysroot[0])
@@ -77,7 +77,7 @@ struct bench_chip *bench_machine_chip(struct bench_machine *machine, const char 
     return NULL;
 }
 
-// Devices of Zellige that run on a vendor's chips, the best first.
+// Devices of Zellige that run on a vendor's chips, the best one first.
 static const struct {
     const char *vendor, *devices;
 } runs_on[] = {{"nvidia", "cuda vulkan"}, {"amd", "hip vulkan"},       {"google", "tpu pjrt"},
@@ -124,8 +124,8 @@ static void add_cpu(struct bench_machine *machine) {
     chip->chips = chip->devices = 1;
 }
 
-// Chips for which there are tile kernels, but no device of arrays: one that is here runs them, else an
-// emulator does.
+// Adds chips that have tile kernels but no device of arrays. The chip runs them if the machine has one,
+// otherwise an emulator does.
 static void add_tile_targets(struct bench_machine *machine, const struct bench_specs *specs) {
     const char *target;
     for (int i = 0; (target = zl_kernel_target(i)); i++) {

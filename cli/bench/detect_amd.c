@@ -1,5 +1,5 @@
-// detect_amd.c - what AMD's compute driver says about chips that PCI ids found: one that is split shows more
-// nodes.
+// detect_amd.c - checks AMD's chips, which were found by PCI id, against the nodes of the compute driver: a
+// partitioned chip has several.
 
 #include "bench.h"
 
@@ -8,7 +8,7 @@
 
 enum { NODES_MOST = 64 };
 
-// "simd_count 304" in the properties of a node.
+// Returns the number after a name in the properties of a node, such as "simd_count 304"; 0 if there is none.
 static long property(const char *text, const char *name) {
     char key[64];
     snprintf(key, sizeof key, "\n%s ", name);

@@ -1,5 +1,5 @@
-// detect_apple.c - Apple's chips under Linux, by the device tree: its first words name the machine and the
-// chip.
+// detect_apple.c - Apple's chips under Linux, by the device tree: the first strings of `compatible` name the
+// machine and the chip.
 
 #include "bench.h"
 
@@ -14,7 +14,7 @@ static const struct {
 };
 
 void bench_detect_apple(struct bench_machine *machine, const struct bench_specs *specs) {
-    char words[512] = ""; // each ends with a NUL
+    char words[512] = ""; // strings, each ending with a NUL
     bench_read_text(machine, words, sizeof words - 1, "/proc/device-tree/compatible");
     for (const char *word = words; *word && word < words + sizeof words; word += strlen(word) + 1)
         for (size_t i = 0; i < sizeof socs / sizeof *socs; i++)

@@ -1,5 +1,5 @@
-// detect_cpu.c - the CPU: what it is by its identification registers, what it can by the features that the
-// kernel grants, and how many cores are ours by affinity and control group.
+// detect_cpu.c - the CPU: its model by its identification registers, its features as the kernel reports them,
+// and the number of cores that affinity and the control group leave to this process.
 
 #include "bench.h"
 
@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-static char cpuinfo[16384]; // the first cores are enough
+static char cpuinfo[16384]; // room for the first cores, which is enough
 
-// Value of the first line "key : value"; "": none.
+// Copies the value of the first line "key : value"; "" if there is none.
 static void cpuinfo_value(const char *key, char *out, size_t bytes) {
     size_t len = strlen(key);
     out[0] = 0;
@@ -41,7 +41,8 @@ static bool has_flags(text_json_value flags, const char *features) {
     return true;
 }
 
-// "6/0x8f" in "6/0x8f, 6/0xcf"; "0x41/0xd40"; family "0x19" with all flags.
+// Returns whether a row of the table describes this CPU: by "midr" such as "0x41/0xd40"; by "cpuid" such as
+// "6/0x8f, 6/0xcf", with all flags; or by "cpuid_family" such as "0x19", with all flags.
 static bool is_cpu(text_json_value detect, const char *midr, const char *family, const char *model,
                    const char *features) {
     char key[32];
@@ -107,7 +108,7 @@ static int allowed_cores(const struct bench_machine *machine) {
     return at ? count_cores(at + strlen("Cpus_allowed_list:") + 1) : 0;
 }
 
-// Cores that cpu.max grants in our control group or one above it; 0: all.
+// Returns how many cores cpu.max grants to our control group or one above it; 0 if there is no limit.
 static double granted_cores(const struct bench_machine *machine) {
     char group[512], line[64], period_text[32];
     double least = 0;

@@ -1,5 +1,5 @@
-// detect_nvidia.c - NVIDIA's GPUs by their exact names, as the driver's files in /proc or NVML have them; a
-// part of a GPU (MIG) is not the chip of that name.
+// detect_nvidia.c - NVIDIA's GPUs by their exact names, from the driver's files in /proc or from NVML. A part
+// of a GPU (MIG) does not count as the chip of that name.
 
 #include "bench.h"
 
@@ -8,7 +8,7 @@
 
 enum { GPUS_MOST = 32 };
 
-// "Model: \t\t NVIDIA H200" of a file of the driver.
+// Reads the model from a file of the driver: "Model: \t\t NVIDIA H200".
 static bool read_model(const struct bench_machine *machine, const char *address, char *model, size_t bytes) {
     char text[2048];
     bench_read_text(machine, text, sizeof text, "/proc/driver/nvidia/gpus/%s/information", address);
@@ -21,8 +21,8 @@ static bool read_model(const struct bench_machine *machine, const char *address,
     return true;
 }
 
-// Instances that a GPU is split into have folders of capabilities: gpu0/mig/gi1. Which GPU we are given is
-// not known before a run, so one that is split spoils the peaks of all.
+// Returns whether MIG divides a GPU: each instance has a folder such as gpu0/mig/gi1. It is not known before
+// a run which GPU will be used, so one that is divided makes the peaks of all unusable.
 static bool is_split(const struct bench_machine *machine) {
     bool found = false;
     for (int gpu = 0; gpu < GPUS_MOST && !found; gpu++) {
@@ -37,8 +37,8 @@ static bool is_split(const struct bench_machine *machine) {
     return found;
 }
 
-// A name is worth more than a PCI id: boards of one id are sold under several. The PCI row becomes the named
-// one.
+// Renames the chip that was found by PCI id: the driver's name is more precise, since boards with the same id
+// are sold under several names.
 static void rename_chip(struct bench_machine *machine, const struct bench_specs *specs, const char *model) {
     text_json_value spec = bench_chip_by_name(specs, "nvml_names", model);
     struct bench_chip *chip = spec ? bench_machine_chip(machine, text_json_text_of(spec, "id")) : NULL;
@@ -46,7 +46,8 @@ static void rename_chip(struct bench_machine *machine, const struct bench_specs 
         bench_add_evidence(chip->evidence, "the driver calls it %s", model);
         return;
     }
-    for (int i = 0; i < machine->count; i++) { // the first GPU that PCI found and no name has confirmed
+    for (int i = 0; i < machine->count; i++) { // the first GPU found by PCI id whose name is not confirmed
+                                               // yet
         chip = &machine->chip[i];
         if (strcmp(chip->kind, "gpu") || !strstr(chip->evidence, "10de:") || strstr(chip->evidence, "driver"))
             continue;

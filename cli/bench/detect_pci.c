@@ -1,5 +1,5 @@
-// detect_pci.c - accelerators by their PCI ids, as sysfs has them. Nodes in /dev are no evidence: other
-// drivers make such ones too.
+// detect_pci.c - accelerators by their PCI ids, from sysfs. Nodes in /dev are no evidence, because other
+// drivers also create such nodes.
 
 #include "bench.h"
 
@@ -46,8 +46,8 @@ static const char *vendor_name(unsigned vendor) {
     return NULL;
 }
 
-// Compute devices that the table does not know: an accelerator of any vendor, a GPU of those that make big
-// ones.
+// Returns whether a function of the bus is a compute device that the table does not have: an accelerator of
+// any vendor, or a GPU of a vendor of large ones.
 static bool is_unknown_compute(const struct function *f) {
     bool makes_gpus = f->vendor == 0x10de || f->vendor == 0x1002;
     return f->class >> 16 == CLASS_ACCELERATOR || (f->class >> 16 == CLASS_DISPLAY && makes_gpus);

@@ -1,5 +1,5 @@
-// detect_pjrt.c - the device kind that a PJRT plugin reports: what a run will really use. The plugin is the
-// one that TPU_LIBRARY_PATH or PJRT_NAMES_AND_LIBRARY_PATHS (as JAX has it: "tpu:/path") names.
+// detect_pjrt.c - the device kind that a PJRT plugin reports, which is what a run will use. The plugin is
+// named by TPU_LIBRARY_PATH or, as for JAX, PJRT_NAMES_AND_LIBRARY_PATHS ("tpu:/path").
 
 #include "bench.h"
 
@@ -8,9 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SECONDS_MOST = 60 }; // TPUs take some to come up
+enum { SECONDS_MOST = 60 }; // TPUs take a while to start
 
-// False: no plugin is named. Below a sysroot, the file is there.
+// Finds the plugin's path. Returns false if none is named, or below a sysroot, if the file does not exist.
 static bool find_plugin(const struct bench_machine *machine, char *path, size_t bytes) {
     const char *value = bench_environment(machine, "TPU_LIBRARY_PATH");
     if (!value || !value[0]) {
@@ -23,7 +23,8 @@ static bool find_plugin(const struct bench_machine *machine, char *path, size_t 
     return value && path[0];
 }
 
-// Starts `zellige bench kinds`, which is killed when it takes too long; NULL: it could not be.
+// Starts `zellige bench kinds`, which is killed if it takes too long. Returns its output, or NULL if it
+// cannot be started.
 static FILE *ask_plugin(const char *path, pid_t *child) {
     int from[2];
     if (pipe2(from, O_CLOEXEC))
@@ -44,7 +45,8 @@ static FILE *ask_plugin(const char *path, pid_t *child) {
     return in;
 }
 
-// The kind of its first device, and how many are of it; false: it has none.
+// Sets *kind to the kind of the plugin's first device, and *count to how many devices have it. Returns false
+// if there is none.
 static bool read_kind(const char *path, char *kind, size_t bytes, int *count) {
     char line[128];
     pid_t child = -1;

@@ -1,5 +1,5 @@
-// detect_tpu.c - what the environment and Google's metadata server say about TPUs. It goes beside the PCI
-// ids; alone it counts where a container hides them.
+// detect_tpu.c - TPUs as the environment and Google's metadata server report them. This adds to what PCI ids
+// say; where a container hides these, it is used alone.
 
 #include "bench.h"
 
@@ -36,7 +36,7 @@ static int connect_to(const char *host, const char *port) {
     return fd;
 }
 
-// The attribute's text, with the header of the answer before it; false: no such server.
+// Asks for an attribute. `out` receives the answer with its header. Returns false if there is no such server.
 static bool ask_metadata(const char *host, const char *attribute, char *out, size_t bytes) {
     char request[512], name[128], *port;
     snprintf(name, sizeof name, "%s", host);
@@ -59,7 +59,8 @@ static bool ask_metadata(const char *host, const char *attribute, char *out, siz
     return strstr(out, " 200 ") != NULL;
 }
 
-// On Google's machines only, unless a server is named or the machine says not to ask.
+// Returns the metadata server to ask: the one that is named, or Google's default if this is one of its
+// machines; NULL if the machine is configured not to ask.
 static const char *metadata_host(const struct bench_machine *machine) {
     char product[64] = "";
     const char *skip = bench_environment(machine, "TPU_SKIP_MDS_QUERY");
@@ -73,7 +74,7 @@ static const char *metadata_host(const struct bench_machine *machine) {
                                                                              : NULL;
 }
 
-// ACCELERATOR_TYPE: 'v6e-8' in the attribute tpu-env.
+// Finds the type in the attribute tpu-env, which has a line ACCELERATOR_TYPE: 'v6e-8'.
 static bool type_by_metadata(const struct bench_machine *machine, char *type, size_t bytes) {
     char text[8192];
     const char *host = metadata_host(machine);
@@ -90,7 +91,8 @@ static bool type_by_metadata(const struct bench_machine *machine, char *type, si
 
 // Chips of an accelerator type ------------------------------------------------------------------------------
 
-// v5litepod-8 and v6e-8 have 8 chips; the numbers of the others count cores, two a chip.
+// Returns the number of chips: v5litepod-8 and v6e-8 have 8; the names of the others count cores, two per
+// chip.
 static int chips_of_type(const char *type) {
     int number = atoi(strrchr(type, '-') + 1);
     bool counts_chips = !strncmp(type, "v5lite", 6) || !strncmp(type, "v5e", 3) || !strncmp(type, "v6e", 3);

@@ -1,5 +1,5 @@
-// devices_command.c - `zellige bench devices`: the chips of this machine, the evidence, and what the table
-// says of them.
+// devices_command.c - `zellige bench devices`: prints the chips of this machine, the evidence for them, and
+// their row of the table.
 
 #include "bench.h"
 

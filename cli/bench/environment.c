@@ -1,5 +1,5 @@
-// environment.c - what goes on around a measurement: the clock, time that other machines stole, load, and
-// what a device says about its clocks, power and temperature.
+// environment.c - conditions of a measurement: time taken by other virtual machines, load, and the clocks,
+// power and temperature that a device reports.
 
 #include "bench.h"
 
@@ -16,7 +16,7 @@ double bench_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// Ticks of all cores since the start: stolen, and all.
+// Reads the ticks of all cores since the start of the system: those stolen, and all.
 static bool read_ticks(double *stolen, double *all) {
     double tick[8] = {0};
     FILE *file = fopen("/proc/stat", "r");
@@ -48,7 +48,8 @@ double bench_load(void) {
     return getloadavg(&load, 1) == 1 ? load : (double)NAN;
 }
 
-// The first core's clock as the kernel sees it, and the hottest zone; virtual machines have neither.
+// Reads the first core's clock from the kernel, and the temperature of the hottest zone; virtual machines
+// have neither.
 static void read_cpu(struct bench_reading *r) {
     struct bench_machine here = {0};
     char text[64];
@@ -69,7 +70,7 @@ struct bench_reading bench_read_device(const char *device) {
     return r;
 }
 
-// Settings of the library that are not their defaults.
+// Writes the settings of the library that are set in the environment.
 static void write_settings(void) {
     const char *name, *fallback, *doc;
     cli_json_open("settings", '{');

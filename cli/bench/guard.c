@@ -1,19 +1,21 @@
-// guard.c - judges a row: its rate, the part of the peak, the roofline. A rate above the peak is impossible,
-// so something is wrong, and the note says what most likely is.
+// guard.c - judges a row: its rate, its fraction of the peak, the roofline. A rate above the peak is
+// impossible, so something is wrong, and the note has the most likely cause.
 
 #include "bench.h"
 
 #include <string.h>
 #include <unistd.h>
 
-// Measured peaks vary a little from run to run, memory more than instructions do.
+// Returns the factor by which a rate may exceed its peak. Measured peaks vary a little from run to run, that
+// of memory more than those of instructions.
 static double tolerance(const struct bench_subject *s, bool counts_bytes) {
     return !s->is_measured ? 1 : counts_bytes ? 1.2 : 1.02;
 }
 
-enum { CACHED_BYTES = 128 << 20 }; // less may come from caches
+enum { CACHED_BYTES = 128 << 20 }; // smaller arrays may come from caches
 
-// Some CPUs have more: 300 MiB were seen. -1 or 0: the system does not say.
+// Returns the size below which arrays may come from caches. Some CPUs have larger ones: 300 MiB were seen.
+// (sysconf returns -1 or 0 if the system does not know.)
 static double cached_bytes(const struct bench_subject *s) {
     return s->is_modelled
                ? 0
@@ -48,7 +50,7 @@ void bench_judge(struct bench_row *row, const struct bench_subject *s) {
 
 // Causes, in the order in which they are likely -------------------------------------------------------------
 
-// Which way of computing would explain it, other than the dtype's own.
+// Finds another dtype in which f32 may have been computed, whose peak explains the rate.
 static bool other_path(const struct bench_row *row, const struct bench_subject *s, char *out, size_t bytes) {
     static const enum bench_dtype paths[] = {BENCH_TF32, BENCH_BF16, BENCH_F16};
     double best = INFINITY;

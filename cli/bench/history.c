@@ -1,5 +1,4 @@
-// history.c - runs/index.jsonl: one line for each run that was finished, so that the last ones of a kind are
-// found.
+// history.c - runs/index.jsonl: one line per finished run, by which earlier runs of the same kind are found.
 
 #include "bench.h"
 
@@ -43,7 +42,8 @@ static bool is_same_kind(const struct bench_run *run, text_json_value line) {
            text_json_number_of(line, "threads") == s->threads;
 }
 
-// A run is a folder beside the index: a name that leads elsewhere is none.
+// Returns whether a name can be that of a run's folder: one next to the index, not a path that leads
+// elsewhere.
 static bool is_folder_name(const char *name) {
     return name[0] && name[0] != '.' && !strchr(name, '/');
 }
@@ -61,7 +61,7 @@ int bench_history_find(const struct bench_run *run, const char *root, char ***fo
         bool wanted = object && is_folder_name(text_json_text_of(object, "folder")) &&
                       is_same_kind(run, object) && strcmp(path, run->folder) != 0;
         for (int i = 0; i < count && wanted; i++)
-            wanted = strcmp(path, (*folders)[i]) != 0; // one that was resumed has several lines
+            wanted = strcmp(path, (*folders)[i]) != 0; // a run that was resumed has several lines
         char **more = wanted ? realloc(*folders, (size_t)(count + 1) * sizeof *more) : NULL;
         if (more) {
             *folders = more;

@@ -1,5 +1,5 @@
-// html.c - report.html: everything about a run on one page that opens anywhere. It is made from the run and
-// the runs before it, and has no date of its own: the same data gives the same bytes.
+// html.c - report.html: a run on one page that opens anywhere. It depends only on the run and the runs before
+// it, and has no date of its own, so the same data gives the same bytes.
 
 #include "bench.h"
 
@@ -26,7 +26,7 @@ static void write_escaped(FILE *out, const char *text) {
     }
 }
 
-// One conversion of a format, with its next argument.
+// Writes one conversion of a format, with the next argument.
 static void write_conversion(FILE *out, const char *conversion, va_list *list) {
     switch (conversion[strlen(conversion) - 1]) {
     case 's': write_escaped(out, va_arg(*list, const char *)); break;
@@ -64,7 +64,7 @@ static void write_tile(FILE *out, const char *value, const char *name) {
     bench_html(out, "<div class=\"tile\"><b>%s</b><span class=\"soft\">%s</span></div>\n", value, name);
 }
 
-// The figures that one looks for first.
+// Writes the most important figures.
 static void write_tiles(FILE *out, const struct bench_run *run) {
     const struct bench_row *best = NULL, *memory = NULL;
     char text[32], name[64], part[16];
@@ -168,7 +168,7 @@ static void write_table(FILE *out, const struct bench_run *run) {
     fputs("</tbody></table></section>\n", out);
 }
 
-// The runs of this kind before it, and itself.
+// Writes the trend of this run and the earlier runs of its kind.
 static void write_trend(FILE *out, const struct bench_run *run) {
     struct bench_run runs[TREND_MOST];
     char root[256], error[256], **folders;
@@ -186,8 +186,8 @@ static void write_trend(FILE *out, const struct bench_run *run) {
     bench_history_free(folders, found);
 }
 
-// A second line of defence behind bench_html: a browser runs the page's own script and style, by their
-// hashes, and loads nothing.
+// Writes a content security policy, a second defence in addition to bench_html: browsers run only the page's
+// own script and style, which they know by their hashes, and load nothing.
 static void write_policy(FILE *out) {
     bench_html(
         out,
@@ -203,7 +203,7 @@ void bench_write_html(FILE *out, const struct bench_run *run) {
           "href=\"data:,\">\n",
           out);
     bench_html(out, "<title>%s: %s</title>\n<style>", run->subject.name, run->suite);
-    fputs(bench_file_find("report.css"), out); // as it is: its hash is in the policy
+    fputs(bench_file_find("report.css"), out); // unchanged, because the policy has its hash
     bench_html(out,
                "</style></head><body>\n<h1>%s</h1>\n<p class=\"soft\">Suite %s, %s, %s%s. Zellige %s.</p>\n",
                run->subject.name, run->suite, run->started, run->status,

@@ -1,5 +1,5 @@
-// instructions.c - loops of one instruction each: 24 sums on Arm, 12 on x86, so that latency does not show,
-// and the body many times over, so that the loop does not.
+// instructions.c - loops of one instruction each. They have 24 independent sums on Arm and 12 on x86, to hide
+// the latency, and a body that is repeated often, to hide the loop.
 
 #include "instructions.h"
 
@@ -27,7 +27,7 @@ enum {
     DO(4)                                                                                               \
     DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) DO(18) DO(19) \
         DO(20) DO(21) DO(22) DO(23)
-#define ZERO(r)      "movi v" #r ".4s, #0\n" // odd values cost half the speed
+#define ZERO(r)      "movi v" #r ".4s, #0\n" // odd values halve the speed
 #define FMLA_F32(r)  "fmla v" #r ".4s, v30.4s, v31.4s\n"
 #define FMLA_F64(r)  "fmla v" #r ".2d, v30.2d, v31.2d\n"
 #define FMLA_F16(r)  "fmla v" #r ".8h, v30.8h, v31.8h\n"
@@ -49,7 +49,7 @@ enum {
                 DO) ".endr\nsubs %0, %0, #1\nb.ne 1b\n"                                                \
             : "+r"(loops)::SUM_REGISTERS);                                                             \
     }
-REPEAT(repeat_f32, "crc", FMLA_F32) // which every CPU has
+REPEAT(repeat_f32, "crc", FMLA_F32) // every CPU has this one
 REPEAT(repeat_f64, "crc", FMLA_F64)
 REPEAT(repeat_f16, "fp16fml", FMLA_F16)
 REPEAT(repeat_fmlal, "fp16fml", FMLAL_F16)
@@ -152,7 +152,8 @@ static unsigned leaf7(unsigned subleaf, int which) {
 }
 enum { EAX, EBX, ECX, EDX };
 
-// Parts of the register state that the system saves: 6 are vectors of 256 bits, 0xe6 also of 512.
+// Returns whether the system saves these parts of the register state: mask 6 is vectors of 256 bits, 0xe6
+// also those of 512.
 static bool saves(unsigned mask) {
     unsigned a, b, c = 0, d, low, high;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE))
@@ -176,7 +177,7 @@ static bool has_bf16(void) {
 static bool has_vnni(void) {
     return has_512() && (leaf7(0, ECX) & (1u << 11));
 }
-// Linux grants tiles to a process that asks.
+// Returns whether this process may use AMX tiles, for which Linux requires a request.
 static bool has_tiles(void) {
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
     return (leaf7(0, EDX) & (1u << 24)) && saves(0x600e6) &&
@@ -202,7 +203,7 @@ const struct bench_instruction bench_instructions[] = {
     {0},
 };
 
-void bench_chain(int64_t loops) { // three cycles each; additions of constants can vanish
+void bench_chain(int64_t loops) { // three cycles per loop; additions of constants may be eliminated
     uint64_t x = 1;
     __asm__ volatile("1:\n.rept 16\nimul %0, %0\n.endr\ndec %1\njnz 1b\n" : "+r"(x), "+r"(loops)::"cc");
 }
@@ -225,7 +226,7 @@ static const struct bench_instruction *find(const char *name) {
     return NULL;
 }
 
-// The fastest first.
+// Instructions that multiply matrices, the fastest first.
 static const struct {
     zl_dtype dtype;
     const char *name;

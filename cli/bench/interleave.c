@@ -1,6 +1,6 @@
-// interleave.c - two programs measure the same suite in turns, so that a machine that is slow for a while is
-// slow for both. Each is a `zellige bench serve`: it is told a configuration and how many samples, and
-// answers with a line.
+// interleave.c - two programs measure the same suite in turns, so that a machine that is slow for a while
+// slows both. Each is a `zellige bench serve`: it reads a configuration and answers with the seconds of one
+// sample, one line each.
 
 #include "bench.h"
 
@@ -47,7 +47,8 @@ static void stop_server(struct server *s) {
         waitpid(s->process, NULL, 0);
 }
 
-// work op dtype dims... -> seconds of one sample; negative after an error, which why takes.
+// Sends "work op dtype dims..." and returns the seconds of one sample; negative after an error, with the
+// message in `why`.
 static double ask(struct server *s, const struct bench_config *c, char *why, size_t bytes) {
     char line[512];
     if (cli_interrupted()) {
@@ -70,13 +71,13 @@ static double ask(struct server *s, const struct bench_config *c, char *why, siz
     return -1;
 }
 
-// Pairs of samples from the round `from` on; every second pair the other way round. After an error, which why
-// takes, what that makes of the comparison; else BENCH_AMBIGUOUS.
+// Takes pairs of samples from round `from` on, with the order reversed in every second pair. Returns
+// BENCH_AMBIGUOUS, or after an error, with the message in `why`, the verdict that follows from it.
 static enum bench_verdict take_pairs(struct server server[2], const struct bench_config *config, int from,
                                      double *sample[2], char *why, size_t bytes) {
-    for (int round = from ? from : -1; round < from + ROUNDS; round++) // the very first one only warms up
+    for (int round = from ? from : -1; round < from + ROUNDS; round++) // the very first round only warms up
         for (int turn = 0; turn < 2; turn++) {
-            int which = turn ^ (round > 0 && round % 2); // the baseline first: what it cannot do is no news
+            int which = turn ^ (round > 0 && round % 2); // the baseline first, in case both fail
             double seconds = ask(&server[which], config, why, bytes);
             if (seconds < 0)
                 return which ? BENCH_BROKEN : BENCH_INCOMPARABLE;
@@ -86,7 +87,7 @@ static enum bench_verdict take_pairs(struct server server[2], const struct bench
     return BENCH_AMBIGUOUS;
 }
 
-// As many rounds as the verdict needs.
+// Measures as many rounds as the verdict needs.
 static struct bench_comparison compare_config(struct server server[2], const struct bench_config *config,
                                               double threshold) {
     struct bench_comparison c = {.verdict = BENCH_AMBIGUOUS};
@@ -110,7 +111,8 @@ bool bench_interleave(struct bench_comparisons *list, const struct bench_suite *
                       size_t error_bytes) {
     struct server server[2] = {{0}};
     double started = bench_now();
-    void (*before)(int) = signal(SIGPIPE, SIG_IGN); // a program that ends is said of its rows
+    void (*before)(int) = signal(SIGPIPE, SIG_IGN); // if a program ends, its rows get a message instead of a
+                                                    // signal
     bool done = !access(program, X_OK) && start_server(&server[0], program, device) &&
                 start_server(&server[1], "/proc/self/exe", device);
     list->in_turns = true;

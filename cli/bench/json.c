@@ -1,4 +1,4 @@
-// json.c - what bench reads of JSON besides the values themselves (model/text reads documents).
+// json.c - functions for JSON that model/text does not have: copying texts, and searching lists.
 
 #include "bench.h"
 
@@ -11,7 +11,7 @@ void bench_json_copy(text_json_value object, const char *key, bool lines, char *
     size_t len = strlen(text);
     if (len > bytes - 1)
         for (len = bytes - 1; len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80;)
-            len--; // not within a character
+            len--; // does not cut a character
     memcpy(out, text, len);
     out[len] = 0;
     cli_clean(out, lines);

@@ -1,6 +1,6 @@
-// kinds_command.c - `zellige bench kinds PLUGIN`: what a PJRT plugin, such as libtpu.so, calls the devices
-// that it finds. A command of its own because a plugin takes the chip for its process, and may end it:
-// detection asks another process.
+// kinds_command.c - `zellige bench kinds PLUGIN`: prints the kinds of the devices that a PJRT plugin, such as
+// libtpu.so, finds. It is a command of its own because a plugin reserves the chip for its process, and may
+// end that process; so detection runs it in another one.
 
 #include "bench.h"
 
@@ -12,7 +12,7 @@
 static int run(const struct invocation *call) {
     if (call->operand_count == 0)
         return cli_usage(call, "needs a plugin: a file such as libtpu.so");
-    setenv("ZL_PJRT", call->operands[0], 1); // before the device is opened, which happens once
+    setenv("ZL_PJRT", call->operands[0], 1); // must be set before the device is opened, which happens once
     zl_device_info info;
     for (int i = 0; zl_device(i, &info); i++) {
         if (strcmp(info.device, "pjrt"))

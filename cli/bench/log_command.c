@@ -1,5 +1,5 @@
-// log_command.c - `zellige bench log`: appends an experiment to a Markdown file: when, which source, what was
-// run, the key results, the comparison with a baseline, notes.
+// log_command.c - `zellige bench log`: appends an experiment to a Markdown file: the time, the source, the
+// command, the main results, the comparison with a baseline, and notes.
 
 #include "bench.h"
 
@@ -16,7 +16,7 @@ static const struct option options[] = {
     {0},
 };
 
-// The best row of each work and dtype.
+// Writes the best row of each work and dtype.
 static void write_results(FILE *out, const struct bench_run *run) {
     char median[32], rate[32], part[16];
     fputs("\n| what | median | rate | of peak |\n| --- | --- | --- | --- |\n", out);
@@ -83,7 +83,7 @@ static void write_item(FILE *out, const char *name, const char *const *texts) {
     putc('\n', out);
 }
 
-// Outside a git tree there is no commit; the version is known anyway.
+// Writes the commit, or outside a git tree the version alone.
 static void write_source(FILE *out, const struct bench_run *run) {
     char changed[32];
     if (!run->commit[0]) {
@@ -120,7 +120,7 @@ static void write_entry(FILE *out, const struct bench_run *run, const char *base
     if (notes[0] || run->notes[0])
         putc('\n', out);
     if (notes[0])
-        fprintf(out, "%s\n", notes); // the writer's own Markdown
+        fprintf(out, "%s\n", notes); // written as Markdown by the user
     else if (run->notes[0]) {
         bench_markdown(out, run->notes);
         putc('\n', out);

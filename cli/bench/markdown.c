@@ -5,7 +5,8 @@
 #include <string.h>
 
 void bench_markdown(FILE *out, const char *text) {
-    bool starts_line = true; // where these begin headings, lists, quotes and fences
+    bool starts_line = true; // at the start of a line, some characters begin headings, lists, quotes and
+                             // fences
     for (; *text; text++) {
         bool is_markup = strchr("\\`*[]|", *text) || (starts_line && strchr("#-+=>~", *text));
         if (*text == '<' || *text == '&')

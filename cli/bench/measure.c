@@ -1,6 +1,6 @@
-// measure.c - from a work to samples. It is warm when the last runs agree, or the samples do from first to
-// last; a sample is long enough for the clock; where a device runs behind our back, two lengths tell what
-// starting it costs, and that is not in the samples.
+// measure.c - takes samples of a work. Warming up ends when the last runs agree; otherwise the first and the
+// last samples must agree. A sample is long enough for the clock. For an asynchronous device, runs of two
+// lengths give the cost of starting, which is subtracted.
 
 #include "bench.h"
 
@@ -10,13 +10,13 @@
 enum { AGREE = 5, WARM_MOST = 1000, WIPE_BYTES = 96 << 20, SAMPLES_MOST = 2000, INNER_MOST = 1 << 24 };
 static const double agreement = 0.01, sample_seconds = 5e-4, long_seconds = 0.02;
 
-// Seconds of one call of so many runs; negative: it failed.
+// Returns the seconds of `count` runs together; negative after an error.
 static double time_runs(struct bench_work *w, int count) {
     double start = bench_now();
     return bench_work_run(w, count) ? bench_now() - start : -1;
 }
 
-// Whether the last few are within a percent of each other.
+// Returns whether the last few runs agree within a percent.
 static bool last_agree(const double *recent, int count) {
     double low = INFINITY, high = 0;
     if (count < AGREE)
@@ -28,15 +28,15 @@ static bool last_agree(const double *recent, int count) {
     return high - low <= agreement * low;
 }
 
-// Whether the clock sees so many runs, which took so long; of a device that runs behind our back, that twice
-// as many take longer, by enough.
+// Returns whether `count` runs, which took that time, are enough for the clock; on an asynchronous device,
+// whether twice as many take longer by enough.
 static bool is_long_enough(struct bench_work *w, const struct bench_samples *out, int count, double took) {
     if (!out->slope || took < sample_seconds || took > long_seconds)
         return took >= sample_seconds;
     return time_runs(w, 2 * count) - took >= sample_seconds;
 }
 
-// Runs until it is stable or its time is over. Sets how many runs make a sample.
+// Runs until the times are stable or its time is over. Sets the number of runs per sample.
 static bool warm_up(struct bench_work *w, const struct bench_timing *timing, struct bench_samples *out) {
     double recent[AGREE], end = bench_now() + timing->warm_seconds, took = 0;
     int inner = 1;
@@ -57,7 +57,7 @@ static bool warm_up(struct bench_work *w, const struct bench_timing *timing, str
     return true;
 }
 
-// Other data through the caches of all threads, or of the device: what was in them is not there any more.
+// Replaces the contents of the caches of all threads, or of the device, by moving other data through them.
 static bool wipe_caches(void) {
     int64_t bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
     bool done = false;
@@ -77,14 +77,15 @@ double bench_take_start_off(double *once, const double *twice, int count, int in
         best_twice = fmin(best_twice, twice[i]);
     }
     double start = fmax(2 * best_once - best_twice, 0);
-    if (best_twice <= best_once) // the noise is larger than the work: rather too slow than too fast
+    if (best_twice <= best_once) // the noise is larger than the work: rather overestimate the time than
+                                 // underestimate it
         start = 0;
     for (int i = 0; i < count; i++)
         once[i] = (twice[i] - start) / (2.0 * inner);
     return start;
 }
 
-// One more sample; false: it failed.
+// Takes one more sample. Returns false after an error.
 static bool add_sample(struct bench_work *w, struct bench_samples *out, double *twice, bool wipe) {
     if (wipe && !wipe_caches())
         return false;
@@ -95,8 +96,7 @@ static bool add_sample(struct bench_work *w, struct bench_samples *out, double *
     return true;
 }
 
-// Whether the best of the first samples is that of the last, within a percent: then it was warm when they
-// were taken.
+// Returns whether the best samples of both halves agree within a percent, which means that the work was warm.
 static bool halves_agree(const struct bench_samples *s) {
     double best[2] = {INFINITY, INFINITY};
     for (int i = 0; i < s->count; i++)
@@ -104,7 +104,7 @@ static bool halves_agree(const struct bench_samples *s) {
     return s->count >= 3 && fabs(best[0] - best[1]) <= agreement * fmin(best[0], best[1]);
 }
 
-// Samples that the device tells: one of a model.
+// Takes samples that the device or the model reports; of a model, one.
 static bool take_told(struct bench_work *w, const struct bench_timing *timing, struct bench_samples *out) {
     int most = w->is_modelled ? 1 : timing->most < SAMPLES_MOST ? timing->most : SAMPLES_MOST;
     double end = bench_now() + timing->seconds;
@@ -123,7 +123,8 @@ bool bench_measure(struct bench_work *w, const struct bench_timing *timing, stru
     if (w->tells_seconds)
         return take_told(w, timing, out);
     *out =
-        (struct bench_samples){.slope = w->is_async && !timing->wipe}; // a second run would find full caches
+        (struct bench_samples){.slope = w->is_async && !timing->wipe}; // without this if caches are wiped: a
+                                                                       // second run would find them full
     int most = timing->most < SAMPLES_MOST ? timing->most : SAMPLES_MOST;
     if (!warm_up(w, timing, out))
         return false;

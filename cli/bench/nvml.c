@@ -1,5 +1,5 @@
-// nvml.c - NVIDIA's management library, opened at run time with the few prototypes that are needed: names,
-// MIG, and clocks, power, temperature and reasons to throttle while something runs.
+// nvml.c - NVIDIA's management library, loaded at run time with the few prototypes that are needed: names,
+// MIG, and during a run clocks, power, temperature and reasons for throttling.
 
 #include "bench.h"
 
@@ -68,7 +68,7 @@ bool bench_nvml_is_split(int index) {
     return is_open() && nvml.handle((unsigned)index, &d) == 0 && nvml.mig(d, &now, &pending) == 0 && now;
 }
 
-// Names of the reasons that a clock is lower than it could be; what is not a reason to worry is left out.
+// Writes the names of the reasons for a low clock; harmless ones are left out.
 static void name_reasons(unsigned long long reasons, char *out, size_t bytes) {
     static const struct {
         unsigned long long bit;

@@ -1,5 +1,5 @@
-// peaks_command.c - `zellige bench peaks`: what this CPU can do at most, measured, beside what its
-// instructions per cycle would give at the measured clock.
+// peaks_command.c - `zellige bench peaks`: measures what this CPU can do at most, and prints it next to the
+// product of instructions per cycle and the measured clock.
 
 #include "bench.h"
 
@@ -13,7 +13,8 @@ static const struct option options[] = {
     {0},
 };
 
-// Operations per cycle and core that the table of specs has for this CPU; NaN: it does not know it.
+// Returns the operations per cycle and core that the table of specs has for this CPU; NaN if it is not in the
+// table.
 static double in_table(const struct bench_machine *machine, const struct bench_specs *specs,
                        enum bench_dtype dtype) {
     text_json_value cpus = text_json_get(specs->root, "cpus");

@@ -1,5 +1,5 @@
-// profile_command.c - `zellige profile`: runs a program with ZL_PROFILE, and tells it what the devices of
-// this machine can do at most, as the benchmarks know it.
+// profile_command.c - `zellige profile`: runs a program with ZL_PROFILE, and passes it the peaks of this
+// machine's devices, as the benchmarks know them.
 
 #include "bench.h"
 #include "cli.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const double cpu_seconds = 0.3; // for measuring the CPU's peaks
+static const double cpu_seconds = 0.3; // in which the CPU's peaks are measured
 
 static const struct option options[] = {
     {"out", 'o', "FILE", NULL, "the timeline (default zellige-profile.json)"},
@@ -33,7 +33,7 @@ static void add_subject(char *list, size_t room, const struct bench_subject *s) 
                  s->peak[dtypes[i]].rate);
 }
 
-// Of the CPU they are measured, of other chips they are those of the table of specs.
+// Lists the peaks: those of the CPU are measured, those of other chips come from the table of specs.
 static void find_peaks(char *list, size_t room) {
     struct bench_specs specs;
     struct bench_machine machine;
@@ -41,7 +41,7 @@ static void find_peaks(char *list, size_t room) {
     struct bench_subject subject;
     char error[512];
     if (!bench_specs_open(&specs, NULL, error, sizeof error))
-        return; // shares of the roofline are left out
+        return; // without peaks, fractions of the roofline are left out
     bench_detect(&machine, &specs, NULL);
     bench_measure_cpu_peaks(&peaks, cpu_seconds);
     bench_subject_of_cpu(&subject, &machine, &specs, &peaks);
@@ -54,7 +54,7 @@ static void find_peaks(char *list, size_t room) {
     bench_specs_close(&specs);
 }
 
-// The program may change its folder.
+// Makes the path absolute, since the program may change its folder.
 static bool name_file(const char *file, char *out, size_t room) {
     char folder[PATH_MAX];
     if (file[0] == '/')

@@ -1,4 +1,4 @@
-// pull_command.c - `zellige bench pull SOURCE`: brings run folders from another machine into the local
+// pull_command.c - `zellige bench pull SOURCE`: copies run folders from another machine into the local
 // history.
 
 #include "bench.h"
@@ -16,8 +16,8 @@ static const struct option options[] = {
     {0},
 };
 
-// rsync, which also knows the names that SkyPilot gives to its machines. Its exit code. Folders and plain
-// files only: no links, devices or owners of the other machine.
+// Copies by rsync, which also knows SkyPilot's names of machines, and returns its exit code. Only folders and
+// plain files are copied: no links, devices or owners of the other machine.
 static int copy_runs(const char *source, const char *out) {
     char from[608], to[600];
     snprintf(from, sizeof from, "%s/", source);
@@ -33,7 +33,7 @@ static bool is_listed(const char *index, const char *name) {
     return index && strstr(index, key);
 }
 
-// Adds the runs that the index does not have yet; how many.
+// Adds the runs that the index does not have yet, and returns how many there were.
 static int list_runs(const char *out) {
     char path[600], error[512];
     struct dirent **entry = NULL;

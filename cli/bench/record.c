@@ -1,5 +1,5 @@
-// record.c - checks that were measured in turns, one in a line of a file with all samples, so that the
-// verdict can be looked into, and reached again, later and elsewhere.
+// record.c - records of comparisons in turns: one per line of a file, with all samples, so that a verdict can
+// be examined and reproduced later and elsewhere.
 
 #include "bench.h"
 
@@ -8,7 +8,8 @@
 
 #include "cli.h"
 
-// Seconds as whole picoseconds: short, and exact enough for a clock of nanoseconds over many runs.
+// Seconds are written as whole picoseconds: short, and precise enough for a clock of nanoseconds over many
+// runs.
 static const double picosecond = 1e-12;
 
 static void write_samples(const char *key, const double *second, int count) {

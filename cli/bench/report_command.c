@@ -1,4 +1,4 @@
-// report_command.c - `zellige bench report RUN`: the page of a run, made anew from its metrics.json.
+// report_command.c - `zellige bench report RUN`: writes the report of a run again, from its metrics.json.
 
 #include "bench.h"
 

@@ -1,5 +1,5 @@
-// result.c - rows and runs: a configuration is prepared, verified, measured and judged; a run is a list of
-// rows with all that is needed to understand them.
+// result.c - rows and runs: a configuration is prepared, verified, measured and judged, and becomes a row; a
+// run is a list of rows with all information that is needed to understand them.
 
 #include "bench.h"
 

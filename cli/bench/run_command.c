@@ -1,4 +1,5 @@
-// run_command.c - `zellige bench run SUITE`: measures a suite, shows rows as they come, leaves a run folder.
+// run_command.c - `zellige bench run SUITE`: measures a suite, prints each row when it is done, and writes a
+// run folder.
 
 #include "bench.h"
 
@@ -18,7 +19,7 @@ static const struct option options[] = {
     {0},
 };
 
-// The operand, the suite of the run that is resumed, or the smallest.
+// Returns the suite to run: the operand, that of the run that is resumed, or the smallest one.
 static const char *choose_suite(const struct invocation *call, struct bench_run *before) {
     char error[256];
     const char *resume = cli_option(call, "resume");
@@ -33,7 +34,7 @@ static int run(const struct invocation *call) {
     const char *model = cli_option(call, "model");
     char error[512] = "";
     if (call->operand_count && !strcmp(call->operands[0], "collectives"))
-        return bench_collectives(call); // by several processes at once: no run of this one
+        return bench_collectives(call); // measured by several processes together: not a run of this process
     int code = bench_session_open(&session, call, choose_suite(call, &before));
     bench_run_free(&before);
     if (code != CLI_OK)

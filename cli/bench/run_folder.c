@@ -1,5 +1,5 @@
-// run_folder.c - runs/YYYYmmdd-HHMMSS/: metrics.json, the journal, the log, reports. A file is written beside
-// its place and renamed; a line of the journal is on the disk before the next configuration starts.
+// run_folder.c - runs/YYYYmmdd-HHMMSS/: metrics.json, the journal, the log, reports. Files are written under
+// another name and renamed; a line of the journal is on the disk before the next configuration starts.
 
 #include "bench.h"
 
@@ -13,7 +13,7 @@
 
 #include "cli.h"
 
-// A folder and those above it.
+// Creates a folder, and those above it.
 static bool make_folders(const char *path) {
     char part[512];
     snprintf(part, sizeof part, "%s", path);
@@ -27,7 +27,7 @@ static bool make_folders(const char *path) {
     return !mkdir(part, 0777) || errno == EEXIST;
 }
 
-// Two runs in one second: the second one gets a letter.
+// A second run in the same second gets a letter after the time.
 bool bench_folder_new(struct bench_run *run, const char *root, char *error, size_t error_bytes) {
     time_t now = time(NULL);
     struct tm utc;
@@ -56,13 +56,13 @@ bool bench_folder_write(const struct bench_run *run, const char *name,
         return false;
     write(out, run);
     bool done = !ferror(out);
-    zl_clear_error(); // of a row, whose note has it
+    zl_clear_error(); // an error of a row is in its note
     done = !fclose(out) && done && zl_write_file(path, text, bytes);
     free(text);
     return done;
 }
 
-// After a line that was cut short, by kill -9 or a full disk, a new one begins.
+// Opens a file for appending. If its last line was cut short, by kill -9 or a full disk, a new line is begun.
 FILE *bench_append(const char *path) {
     FILE *out = fopen(path, "a+");
     bool is_cut = out && !fseek(out, -1, SEEK_END) && getc(out) != '\n';
@@ -91,8 +91,8 @@ void bench_log(const struct bench_run *run, const char *format, ...) {
 
 // Source ----------------------------------------------------------------------------------------------------
 
-// Lines that a command prints, from a letter on, with commas between them as far as there is room; how many
-// there are.
+// Writes the lines that a command prints, each from character `from` on, with commas between them, as far as
+// there is room. Returns the number of lines.
 static int lines_of(const char *command, int from, char *out, size_t bytes) {
     char line[512];
     int lines = 0;
@@ -133,7 +133,7 @@ bool bench_journal_add(const struct bench_run *run, const struct bench_row *row)
     return !fclose(out) && done;
 }
 
-// A last line that was cut short is as if it were not there.
+// Ignores a last line that was cut short.
 int bench_journal_read(struct bench_run *run) {
     char path[512], error[256], *rest, *line;
     snprintf(path, sizeof path, "%s/journal.jsonl", run->folder);

@@ -1,5 +1,5 @@
 // run_json.c - a run as JSON, and back: metrics.json of a run folder, and the lines of its journal. All other
-// outputs are made from what is in it.
+// output files are made from them.
 
 #include "bench.h"
 
@@ -9,13 +9,13 @@
 
 #include "cli.h"
 
-// What is written, in this order, is what is read back: a row of a table for each member.
+// A table with a row per member, in the order in which they are written; the same table reads them back.
 enum kind { TEXT, LINES, NUMBER, INTEGER, FLAG, DTYPE, STATUS, SIZES, READING };
 
 struct member {
     const char *name;
     enum kind kind;
-    size_t at, bytes; // in the struct
+    size_t at, bytes; // in the structure
 };
 
 #define MEMBER(type, kind, name, field) \
@@ -213,7 +213,7 @@ static void read_members(const struct member *m, void *into, text_json_value fro
     }
 }
 
-// The statistics are those of the samples, whatever the file has besides.
+// Computes the statistics from the samples; those in the file are ignored.
 static bool read_samples(struct bench_row *row, text_json_value samples) {
     int count = text_json_count(samples);
     row->second = malloc((size_t)(count ? count : 1) * sizeof *row->second);
@@ -241,7 +241,8 @@ static void read_head(struct bench_run *run, text_json_value root) {
     read_members(timing_members, &run->timing, text_json_get(root, "timing"));
 }
 
-// The folder is where the file is, whatever it says itself: it may have been moved, or come from elsewhere.
+// Sets the folder to that of the file, whatever the file has: it may have been moved, or come from another
+// machine.
 static void take_folder(struct bench_run *run, const char *file) {
     const char *slash = strrchr(file, '/');
     snprintf(run->folder, sizeof run->folder, "%.*s", slash ? (int)(slash - file) : 1, slash ? file : ".");

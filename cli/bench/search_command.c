@@ -1,6 +1,6 @@
-// search_command.c - `zellige bench search`: the shape at which products of a dtype are fastest. A coarse
-// grid, then the neighbours of the best as long as that helps, then fresh samples of the first five, all
-// within a time.
+// search_command.c - `zellige bench search`: finds the shape at which products of a dtype are fastest: a
+// coarse grid, then neighbours of the best shape as long as they are faster, then new samples of the best
+// five, all within a time limit.
 
 #include "bench.h"
 
@@ -26,14 +26,14 @@ struct search {
     struct bench_session *session;
     enum bench_dtype dtype;
     int64_t least, most;
-    double started, budget; // seconds
+    double started, budget; // both in seconds
 };
 
 static bool is_over(const struct search *s) {
     return bench_now() - s->started >= s->budget || cli_interrupted();
 }
 
-// Rate of a shape; one that is measured already is not measured again. 0: it failed, or is out of bounds.
+// Returns the rate of a shape, which is measured only once; 0 if it failed or is out of bounds.
 static double try_shape(const struct search *s, int64_t m, int64_t n, int64_t k) {
     struct bench_config c = {.work = "gemm", .dtype = s->dtype, .dims = 3};
     const int64_t dim[3] = {m, n, k};
@@ -65,7 +65,7 @@ static const struct bench_row *best_of(const struct bench_run *run) {
     return best;
 }
 
-// Cubes first, then one axis longer or shorter than the others.
+// Tries cubes first, then shapes with one axis longer or shorter than the others.
 static void search_coarse(const struct search *s) {
     for (int64_t side = s->least; side <= s->most; side *= 2)
         try_shape(s, side, side, side);
@@ -78,7 +78,7 @@ static void search_coarse(const struct search *s) {
         }
 }
 
-// Each axis of the best a quarter or a half longer or shorter, until none is better.
+// Makes each axis of the best shape a quarter or a half longer or shorter, until no such shape is faster.
 static void search_near(const struct search *s) {
     static const double factors[] = {0.5, 0.75, 1.25, 1.5};
     for (bool better = true; better && !is_over(s);) {
@@ -102,7 +102,7 @@ static int by_rate(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-// Fresh samples of the fastest: the best of many is lucky.
+// Measures the fastest shapes again, because the best of many samples is partly luck.
 static const struct bench_row *confirm(struct bench_session *session) {
     struct bench_run *run = &session->run;
     struct bench_config first[CONFIRMED];
@@ -121,7 +121,7 @@ static const struct bench_row *confirm(struct bench_session *session) {
     }
     free(sorted);
     for (int i = 0; i < count && !cli_interrupted(); i++)
-        if (!bench_run_find(run, first[i].id)) // a search that is resumed may have it
+        if (!bench_run_find(run, first[i].id)) // a search that is resumed may have it already
             bench_session_one(session, &first[i]);
     for (int i = 0; i < run->rows; i++)
         if (is_confirmation(&run->row[i]) && isfinite(run->row[i].rate) &&

@@ -1,5 +1,5 @@
-// serve_command.c - `zellige bench serve`: reads configurations, answers each with the seconds of one sample.
-// It is what `zellige bench check --against` talks to.
+// serve_command.c - `zellige bench serve`: reads configurations, and answers each with the seconds of one
+// sample. `zellige bench check --against` starts it.
 
 #include "bench.h"
 
@@ -15,7 +15,7 @@ static const struct option options[] = {
 
 static const double sample_seconds = 2e-3;
 
-// "gemm - f32 1 512"
+// Reads a line such as "gemm - f32 1 512".
 static bool read_config(struct bench_config *c, char *line) {
     char dtype[16];
     int used = 0;
@@ -38,7 +38,7 @@ static void answer_error(const struct bench_work *w) {
     zl_clear_error();
 }
 
-// The best of a few stretches of equal length: what others take from the machine is not in it.
+// Prints the best of a few measurements of equal length, which excludes time taken by other programs.
 static void answer_sample(struct bench_work *w, int *inner) {
     double best = INFINITY;
     for (int i = 0; i < 3; i++) {
@@ -78,7 +78,7 @@ static int run(const struct invocation *call) {
         return cli_library_failed(call);
     while (fgets(line, sizeof line, stdin)) {
         bool known = read_config(&next, line);
-        if (known && strcmp(next.id, config.id) != 0) { // another one than before
+        if (known && strcmp(next.id, config.id) != 0) { // not the one before
             bench_work_finish(&w);
             config = next;
             w = (struct bench_work){.device = device, .is_async = strcmp(device, "cpu") != 0};

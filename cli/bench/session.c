@@ -79,8 +79,8 @@ void bench_session_close(struct bench_session *s) {
 
 // Running ---------------------------------------------------------------------------------------------------
 
-// A device other than the best of a chip, or on none that was recognised: the chip of the table that has the
-// name by which the device calls its own, else that name without peaks.
+// Adds a device that is not the first one of a chip, or whose chip was not recognised: as the chip of the
+// table that has the device's own name, otherwise as an unknown chip of that name, without peaks.
 static const struct bench_chip *add_device(struct bench_session *s, const char *device) {
     zl_device_info info;
     for (int i = 0; zl_device(i, &info); i++) {
@@ -107,7 +107,7 @@ const struct bench_chip *bench_session_find_chip(struct bench_session *s) {
     }
     const struct bench_chip *chip = wanted ? add_device(s, wanted) : NULL;
     if (!chip && wanted && !zl_use_device(wanted))
-        cli_library_failed(s->call); // why it is not here
+        cli_library_failed(s->call); // the message is why the device is not available
     else if (!chip)
         cli_fail(s->call, "there is no device '%s' here; see zellige devices", wanted ? wanted : "cpu");
     return chip;
@@ -117,7 +117,8 @@ static int find_subject(struct bench_session *s) {
     const struct bench_chip *chip = bench_session_find_chip(s);
     if (!chip)
         return CLI_FAILED;
-    if (!zl_use_device(zl_kernel_runs_on(chip->device) ? "cpu" : chip->device)) // that has the arguments
+    if (!zl_use_device(zl_kernel_runs_on(chip->device) ? "cpu" : chip->device)) // the device that holds the
+                                                                                // arguments
         return cli_library_failed(s->call);
     snprintf(s->run.evidence, sizeof s->run.evidence, "%s", chip->evidence);
     if (!strcmp(chip->device, "cpu")) {
@@ -270,7 +271,7 @@ bool bench_session_write(struct bench_session *s) {
     return written;
 }
 
-// Of a run as JSON its status says it.
+// Reports the interruption. (A run as JSON has it in its status.)
 static void say_interrupted(const struct bench_session *s) {
     const char *name = strcmp(s->call->command->name, "bench search") ? "bench run" : "bench search";
     cli_fail(s->call, "interrupted after %d rows; zellige %s --resume %s goes on", s->run.rows, name,

@@ -1,5 +1,5 @@
-// session.h - what the commands that measure share: options, the chip, a run with its folder, a loop that
-// Ctrl-C ends.
+// session.h - functions that the commands which measure share: options, the chip, a run with its folder, and
+// a loop that Ctrl-C ends.
 
 #ifndef SESSION_H
 #define SESSION_H
@@ -7,9 +7,10 @@
 #include "bench.h"
 #include "cli.h"
 
-enum { BENCH_SUSPECT_CODE = 4, BENCH_NOTHING_CODE = 3 }; // exit codes beside CLI_OK, CLI_FAILED and CLI_USAGE
+enum { BENCH_SUSPECT_CODE = 4, BENCH_NOTHING_CODE = 3 }; // exit codes besides CLI_OK, CLI_FAILED and
+                                                         // CLI_USAGE
 
-// that are built in
+// the built-in suites
 #define BENCH_SUITES "simple gemm full gpu_simple gpu_gemm gpu_full tpu_simple tpu_gemm tpu_full tile llm"
 
 #define BENCH_SESSION_OPTIONS                                                                            \
@@ -32,32 +33,32 @@ struct bench_session {
     struct bench_run run;
 };
 
-// An exit code other than CLI_OK comes after a message; that of bench_session_finish may say that
-// results failed or are suspect, without one.
+// Functions that return an exit code other than CLI_OK have written a message, except bench_session_finish if
+// results failed or are suspect.
 
 // Opens the table of chips and a suite, by its name or file (NULL: none yet). Returns an exit code. After
 // CLI_OK the caller closes it with bench_session_close.
 int bench_session_open(struct bench_session *s, const struct invocation *call, const char *suite);
-// Opens a suite where the session was opened without one. Returns an exit code.
+// Opens a suite after the session was opened without one. Returns an exit code.
 int bench_session_take_suite(struct bench_session *s, const char *suite);
-// Finds the machine's chips. Returns the one to measure, by --device or the first that has a device; NULL
-// after a message.
+// Finds the machine's chips. Returns the one to measure, named by --device, otherwise the first with a
+// device; NULL after a message.
 const struct bench_chip *bench_session_find_chip(struct bench_session *s);
 // Finds the chip's peaks and creates the folder of the run, or continues the run in the folder `resume`.
-// Returns an exit code. From then on Ctrl-C ends measuring only.
+// Returns an exit code. After this Ctrl-C only ends measuring.
 int bench_session_start(struct bench_session *s, const char *resume);
 // Checks that `only`, a part of a configuration's name or NULL, leaves something to measure. Returns an exit
 // code.
 int bench_session_check_only(const struct bench_session *s, const char *only);
 // Measures the configurations with `only` in their names (NULL: all) that the run does not have yet, until
-// Ctrl-C or one that bench_session_one cannot keep.
+// Ctrl-C, or until bench_session_one returns NULL.
 void bench_session_measure(struct bench_session *s, const char *only);
 // Measures one configuration. Returns its row in the run; NULL if memory runs out, if it was interrupted or,
 // after a message, if the journal cannot be written.
 struct bench_row *bench_session_one(struct bench_session *s, const struct bench_config *config);
 // Writes the files of the folder and adds the run to the history. Returns false after a message.
 bool bench_session_write(struct bench_session *s);
-// Does the same and prints the result. Returns the exit code of the command.
+// Calls bench_session_write and prints the result. Returns the exit code of the command.
 int bench_session_finish(struct bench_session *s);
 // Frees the run, the suite and the table of chips.
 void bench_session_close(struct bench_session *s);

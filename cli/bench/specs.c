@@ -1,4 +1,5 @@
-// specs.c - the table of chips: hw_specs.json, built in or from a file, and what --peak says instead.
+// specs.c - the table of chips: hw_specs.json, built in or from a file, and the peaks of --peak, which
+// replace it.
 
 #include "bench.h"
 
@@ -70,7 +71,7 @@ void bench_specs_close(struct bench_specs *specs) {
     specs->root = NULL;
 }
 
-// One "dtype=TFLOPS".
+// Reads one item "dtype=TFLOPS".
 static bool override_one(struct bench_specs *specs, const char *item, char *error, size_t error_bytes) {
     char name[16] = "", *end = NULL;
     const char *equals = strchr(item, '=');
@@ -144,8 +145,8 @@ static double table_peak(text_json_value chip, enum bench_dtype dtype) {
     return tflops * 1e12 / devices_per_chip(chip);
 }
 
-// Products may run on other units than the dtype's own: XLA multiplies f32 as bf16 unless told otherwise, and
-// some GPUs have matrix units for f64.
+// Chooses how products of a dtype are computed, which may be by other units than the dtype's own: XLA
+// multiplies f32 as bf16 by default, and some GPUs have matrix units for f64.
 static void choose_path(struct bench_peak *peak, text_json_value chip, enum bench_dtype dtype) {
     bool is_tpu = !strcmp(text_json_text_of(chip, "kind"), "tpu");
     double matrix = text_json_number_of(text_json_get(chip, "peak_tflops"), "f64_tensor") * 1e12 /
@@ -163,7 +164,7 @@ struct bench_peak bench_spec_peak(const struct bench_specs *specs, text_json_val
                                   enum bench_dtype dtype) {
     struct bench_peak peak = {.rate = table_peak(chip, dtype),
                               .clock_mhz = text_json_number_of(chip, "clock_mhz")};
-    const char *own = text_json_text_of(chip, "peak_source"); // of figures that nobody published
+    const char *own = text_json_text_of(chip, "peak_source"); // of figures that are not published
     snprintf(peak.source, sizeof peak.source, "%.90s", own[0] ? own : specs->source);
     choose_path(&peak, chip, dtype);
     if (!isnan(specs->override[dtype])) {

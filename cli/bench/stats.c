@@ -1,6 +1,6 @@
-// stats.c - what a list of samples says: median with its interval, spread, outliers, whether there are two
-// groups. The interval is a bootstrap with random numbers that are always the same, so the same samples give
-// the same text.
+// stats.c - statistics of samples: the median with its confidence interval, spread, outliers, and whether
+// there are two groups. The interval is a bootstrap whose random numbers are always the same, so that the
+// same samples give the same figures.
 
 #include "bench.h"
 
@@ -26,7 +26,7 @@ double bench_quantile(const double *sorted, int count, double q) {
     return sorted[low] + (at - low) * (sorted[high] - sorted[low]);
 }
 
-// PCG32, by Melissa O'Neill: its state and increment are the seed.
+// Draws a random number by PCG32 (Melissa O'Neill), with fixed state and increment.
 static uint32_t draw(uint64_t *state) {
     uint64_t old = *state;
     *state = old * 6364136223846793005u + 1442695040888963407u;
@@ -88,7 +88,7 @@ static double median_deviation(const double *value, int count, double from) {
     return result;
 }
 
-// Modified z-scores above 3.5, as Iglewicz and Hoaglin advise.
+// Counts modified z-scores above 3.5, as Iglewicz and Hoaglin recommend.
 static int count_outliers(const double *value, int count, double median, double mad) {
     int outliers = 0;
     for (int i = 0; i < count && mad > 0; i++)
@@ -96,8 +96,8 @@ static int count_outliers(const double *value, int count, double median, double 
     return outliers;
 }
 
-// Two groups: the widest gap has at least a sixth of the samples on both sides, and is wide against what
-// either side varies and against the value itself.
+// Returns whether the samples form two groups: the widest gap has at least a sixth of the samples on each
+// side, and is large compared with the spread of both sides and with the values themselves.
 static bool is_bimodal(const double *sorted, int count) {
     int least = count / 6 > 3 ? count / 6 : 3;
     for (int cut = least; cut <= count - least; cut++) {

@@ -1,5 +1,5 @@
-// suite.c - suites: JSON that lists works with dtypes, ops and sizes, which become one configuration for each
-// combination.
+// suite.c - suites: JSON that lists works with dtypes, ops and sizes. Each combination becomes one
+// configuration.
 //
 //     {"name": "simple", "seconds": 0.3, "items": [
 //       {"work": "gemm", "dtypes": ["f32", "bf16"],
@@ -23,7 +23,8 @@ void bench_config_name(struct bench_config *c) {
 }
 
 bool bench_suite_add(struct bench_suite *suite, const struct bench_config *config) {
-    bool is_full = (suite->count & (suite->count - 1)) == 0; // room is always for a power of two, or for none
+    bool is_full = (suite->count & (suite->count - 1)) == 0; // the capacity is the count, rounded up to a
+                                                             // power of two
     if (is_full) {
         size_t room = suite->count ? 2 * (size_t)suite->count : 1;
         struct bench_config *more = realloc(suite->config, room * sizeof *more);
@@ -41,7 +42,7 @@ bool bench_suite_add(struct bench_suite *suite, const struct bench_config *confi
 enum { CONFIGURATIONS_MOST = 10000 };
 static const int64_t size_most = INT64_C(1) << 50;
 
-// 16384, "16K", "64M"; 0: none of these, or larger than any array.
+// Returns a size such as 16384, "16K" or "64M"; 0 if it is none, or larger than any array.
 static int64_t size_of(text_json_value value) {
     const char *text = text_json_text(value);
     char *end = NULL;
@@ -68,7 +69,7 @@ static bool add_size(struct bench_suite *suite, struct bench_config config, text
     return bench_suite_add(suite, &config);
 }
 
-// A number, a list of them, or {"from": 1024, "to": 8192, "times": 2}.
+// Adds sizes: a number, a list, or {"from": 1024, "to": 8192, "times": 2}.
 static bool add_sizes(struct bench_suite *suite, struct bench_config config, text_json_value size) {
     double from = text_json_number_of(size, "from"), to = text_json_number_of(size, "to");
     double times = text_json_number_of(size, "times");

@@ -1,4 +1,4 @@
-// table.c - rows for people, as they come: on a terminal with a bar that says how long the rest will take.
+// table.c - prints rows as text when they are done; on a terminal with a bar that shows the time left.
 
 #include "bench.h"
 
@@ -55,13 +55,13 @@ const char *bench_format_percent(double part, char out[16]) {
     return out;
 }
 
-// Columns of a terminal; 80 where it does not tell, and where it is none.
+// Returns the columns of a terminal; 80 if it does not say, or if the file is no terminal.
 static int terminal_width(int file) {
     struct winsize size;
     return ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// Of the first column; the others have 50.
+// Returns the width of the first column; the others have 50 together.
 static int name_width(void) {
     int left = isatty(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) - 50 : 40;
     return left < 8 ? 8 : left > 40 ? 40 : left;
@@ -115,7 +115,7 @@ void bench_table_row(const struct bench_row *row) {
 
 // The bar ---------------------------------------------------------------------------------------------------
 
-// Where nobody looks at a terminal a line now and then, so that a log shows that it goes on.
+// Prints a line now and then if there is no terminal, so that a log shows progress.
 static void progress_line(int done, int all, const char *left, const char *what) {
     static const double pause = 10;
     static double last;
@@ -143,6 +143,6 @@ void bench_progress(int done, int all, double started, const char *what) {
     for (int i = 0; i < cells; i++)
         bar[i] = i < (int)((double)cells * done / all) ? '#' : '.';
     snprintf(line, sizeof line, "[%.*s] %d/%d%s  %s", cells, bar, done, all, left, what);
-    fprintf(stderr, "%.*s", width - 1, line); // a line that wraps could not be taken away
+    fprintf(stderr, "%.*s", width - 1, line); // a line that wraps could not be erased
     fflush(stderr);
 }

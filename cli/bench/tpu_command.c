@@ -1,7 +1,7 @@
-// tpu_command.c - `zellige tpu compile`: what Google's compiler makes of an op, a suite or an exported
-// function, for chips that are elsewhere.
+// tpu_command.c - `zellige tpu compile`: compiles an op, a suite or an exported function with Google's
+// compiler, for chips that this machine does not have.
 //
-// Its figures are the compiler's estimates, and are called so. A program for which there is none shows none.
+// The figures are estimates of the compiler, and are printed as such. Programs without estimates have none.
 
 #include "bench.h"
 
@@ -26,11 +26,11 @@ static const struct option options[] = {
 struct run {
     const struct invocation *call;
     zl_ahead *compiler;
-    double peak[BENCH_DTYPES]; // operations in a cycle of a core; NaN: unknown
+    double peak[BENCH_DTYPES]; // operations per cycle and core; NaN: unknown
     int compiled, left, refused;
 };
 
-// A program: its name, and the operations that it does if they are known, in which case their dtype has a
+// A program: its name and the operations that it does, 0 if unknown. If they are known, their dtype has a
 // peak.
 struct subject {
     const char *name, *dtype;
@@ -40,7 +40,7 @@ struct subject {
 
 // Showing ---------------------------------------------------------------------------------------------------
 
-// Of the peak, by the compiler's estimate of cycles; NaN: not known.
+// Returns the fraction of the peak, by the compiler's estimate of cycles; NaN if unknown.
 static double share_of_peak(const struct run *r, const struct subject *s, const zl_ahead_program *p) {
     return s->flops > 0 && p->cycles > 0 ? s->flops / p->cycles / r->peak[s->of] : NAN;
 }
@@ -67,7 +67,7 @@ static void show_json(const struct run *r, const struct subject *s, const zl_ahe
             cli_json_text("hlo", p->optimized);
     }
     if (p->program && cli_option(r->call, "program"))
-        cli_json_text("stablehlo", p->program); // also what the compiler refuses
+        cli_json_text("stablehlo", p->program); // also of programs that the compiler refuses
     cli_json_close();
 }
 
@@ -94,7 +94,8 @@ static void show_text(const struct run *r, const struct subject *s, const zl_ahe
 
 // Compiling -------------------------------------------------------------------------------------------------
 
-// An op that is not rendered, or of a dtype that TPUs lack, is the CPU's: that is no failure of the compiler.
+// Compiles a program. An op that has no rendering, or has a dtype that TPUs lack, runs on the CPU, which is
+// not counted as a failure.
 static void compile(struct run *r, const struct subject *s, int count, const zl_array *outputs) {
     zl_ahead_program p = {0};
     bool good = zl_ahead_compile(r->compiler, count, outputs, &p);
@@ -142,7 +143,8 @@ static int by_order(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-// Those that exist, of float64 none, since TPUs leave it to the CPU. NULL: out of memory.
+// Lists the pairs of an op and a dtype that exist, without float64, which TPUs leave to the CPU. Returns NULL
+// if memory runs out.
 static struct pair *list_pairs(const char *op, const char *dtype, uint64_t seed, int *count) {
     struct pair *list = NULL;
     const char *name = "";
@@ -212,7 +214,7 @@ static int compile_suite(struct run *r, const char *name) {
     return CLI_OK;
 }
 
-// "f32[2,3]" as zeros; NULL after an error.
+// Returns zeros of a description such as "f32[2,3]"; NULL after an error.
 static zl_array read_input(const char *text) {
     char name[24];
     int64_t dim[16];
@@ -260,8 +262,8 @@ static int compile_file(struct run *r, const char *path) {
 
 // Opening ---------------------------------------------------------------------------------------------------
 
-// libtpu reads these when it is opened: off Google's machines it would ask their metadata server for minutes,
-// and would keep other processes out.
+// Sets variables that libtpu reads when it is opened. Without them it would, outside Google's machines, wait
+// minutes for their metadata server, and would keep other processes from using it.
 static void prepare_environment(const struct invocation *call) {
     static const char *const variables[][2] = {
         {"TPU_SKIP_MDS_QUERY", "1"}, {"ALLOW_MULTIPLE_LIBTPU_LOAD", "1"},   {"TPU_ACCELERATOR_TYPE", "v6e-4"},
@@ -271,10 +273,11 @@ static void prepare_environment(const struct invocation *call) {
         setenv(variables[i][0], variables[i][1], 0);
     if (cli_option(call, "plugin"))
         setenv("ZL_PJRT", cli_option(call, "plugin"), 1);
-    zl_use_device("cpu"); // what is compiled is not evaluated, and what it reads is the host's
+    zl_use_device("cpu"); // nothing is evaluated, and arguments are read on the host
 }
 
-// Other dtypes have the rate of bf16, times what their published peak is of that one's.
+// Reads the peaks: of bf16 in operations per cycle; other dtypes are scaled by the ratio of their published
+// peaks.
 static void read_peaks(struct run *r, const char *topology) {
     char name[32], error[256];
     struct bench_specs specs;

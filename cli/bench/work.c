@@ -1,5 +1,5 @@
-// work.c - the kinds of work, and what they share: data that is random unless asked otherwise, arrays that
-// are held until the work is finished, elements as double for who verifies.
+// work.c - the kinds of work, and their common functions: data, random unless zeros are chosen, arrays that
+// are held until the work is finished, and elements as doubles for verification.
 
 #include "bench.h"
 
@@ -123,7 +123,7 @@ double *bench_elements(zl_array a) {
     return out;
 }
 
-// Of results: those of fp8 are bf16.
+// fp8 has the precision of bf16, because results of fp8 work are bf16.
 double bench_dtype_epsilon(enum bench_dtype dtype) {
     static const double epsilon[BENCH_DTYPES] = {
         [BENCH_F64] = 0x1p-52, [BENCH_F32] = 0x1p-23, [BENCH_TF32] = 0x1p-10, [BENCH_BF16] = 0x1p-7,

@@ -1,12 +1,12 @@
-// work_attention.c - scaled dot-product attention of (batch, heads, length, width), with a causal mask (op
-// causal) or none.
+// work_attention.c - scaled dot-product attention of (batch, heads, length, width): with a causal mask if the
+// op is `causal`, otherwise without.
 
 #include "bench.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUERIES = 4 }; // that are verified
+enum { QUERIES = 4 }; // number of queries that are verified
 
 static bool prepare(struct bench_work *w) {
     const struct bench_config *c = w->config;
@@ -33,7 +33,7 @@ static zl_array record(struct bench_work *w) {
                                                 w->config->op[0] ? "causal" : "");
 }
 
-// One query of the first head in double. q (width), k and v (length, width).
+// Computes attention of one query of the first head in double. q has (width), k and v (length, width).
 static void attend(const double *q, const double *k, const double *v, int64_t length, int64_t width,
                    double scale, double *out) {
     double total = 0;

@@ -1,4 +1,5 @@
-// work_bandwidth.c - memory: an array copied by an op that does nothing else (y = -x), by its size in bytes.
+// work_bandwidth.c - memory bandwidth: copies an array by an op that does little else (y = -x), by its size
+// in bytes.
 
 #include "bench.h"
 

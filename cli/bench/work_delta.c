@@ -1,6 +1,6 @@
-// work_delta.c - rules of the delta family, beside causal attention, of (batch, length, heads, width):
-// forward, with gradients of all inputs, and decoding of one token of each sequence. A rule decodes from its
-// state, attention from `length` keys and values.
+// work_delta.c - rules of the delta family, and causal attention for comparison, of (batch, length, heads,
+// width): forward, with gradients of all inputs, and decoding of one token per sequence. A rule decodes from
+// its state, attention from `length` keys and values.
 
 #include "bench.h"
 
@@ -9,10 +9,10 @@
 
 enum pass { FORWARD, BACKWARD, DECODE };
 enum gate { NONE, HEAD, CHANNEL };
-enum more { NOTHING, GATES, WEIGHTS, KEY, LOW_RANK, MOMENTUM }; // what the inputs a and b of a rule are
-enum { Q, K, V, INPUTS = 8, TOKENS = 64 };                      // TOKENS: most that are verified
+enum more { NOTHING, GATES, WEIGHTS, KEY, LOW_RANK, MOMENTUM }; // the meaning of a rule's inputs a and b
+enum { Q, K, V, INPUTS = 8, TOKENS = 64 };                      // TOKENS: at most so many are verified
 
-// What a rule takes beside q, k and v, and how many updates of the state it has for each token.
+// The inputs that a rule has besides q, k and v, and its updates of the state per token.
 static const struct rule {
     const char *name;
     enum gate gate;
@@ -40,7 +40,7 @@ static const struct rule {
     {"momentum_delta", HEAD, true, MOMENTUM, 2},
 };
 
-// w->data: the rule, and where the inputs are that not every rule has; 0: there is none.
+// w->data: the rule, and the indices of inputs that not every rule has; 0: the rule does not have it.
 struct delta {
     const struct rule *rule;
     enum pass pass;
@@ -60,13 +60,13 @@ static zl_array normal(const struct bench_work *w, zl_shape shape) {
     return w->zeros ? zl_zeros(shape, ZL_FLOAT32) : zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, NULL);
 }
 
-// Holds x in the dtype that is measured, and says where; 0: failed.
+// Keeps x in the configuration's dtype among the inputs. Returns its index; 0 after an error.
 static int hold(struct bench_work *w, zl_array x) {
     int at = w->inputs;
     return bench_hold(w, zl_astype(x, bench_dtype_of_arrays(w->config->dtype))) ? at : 0;
 }
 
-// Logarithms of decays: not far below 0.
+// Returns logarithms of decays, a little below 0.
 static zl_array decays(zl_array x) {
     return zl_multiply(zl_abs(x), zl_scalar(-0.1));
 }
@@ -76,7 +76,7 @@ static zl_array unit(zl_array x) {
     return zl_multiply(x, zl_rsqrt(zl_add(sum, zl_scalar(1e-6))));
 }
 
-// The logarithm of what slows a momentum, and the rate of writing, of each head.
+// Returns, for each head, the logarithm of the decay of a momentum, and the rate of writing.
 static zl_array rates(const struct bench_work *w, zl_shape heads) {
     return zl_stack((zl_array[]){decays(normal(w, heads)), zl_sigmoid(normal(w, heads))}, 2, -1);
 }
@@ -91,7 +91,7 @@ static bool hold_more(struct bench_work *w, struct delta *d, zl_shape heads, zl_
     case WEIGHTS:
         return (d->a = hold(w, decays(normal(w, heads)))) && (d->b = hold(w, zl_sigmoid(normal(w, heads))));
     case KEY: return (d->a = hold(w, normal(w, channels)));
-    case LOW_RANK: // half of what the state holds for a key is erased
+    case LOW_RANK: // erases half of what the state has for a key
         x = unit(normal(w, channels));
         return zl_eval(x) && (d->a = hold(w, zl_negative(x))) &&
                (d->b = hold(w, zl_multiply(x, zl_scalar(0.5))));
@@ -103,12 +103,12 @@ static bool hold_more(struct bench_work *w, struct delta *d, zl_shape heads, zl_
 static bool hold_rule(struct bench_work *w, struct delta *d) {
     const struct rule *r = d->rule;
     const int64_t *dim = w->config->dim, time = d->pass == DECODE ? 1 : dim[1];
-    int64_t updates = !strcmp(r->name, "gated_delta_product") ? r->updates : 1; // that have keys of their own
+    int64_t updates = !strcmp(r->name, "gated_delta_product") ? r->updates : 1; // with a key each
     zl_shape token = ZL_SHAPE(dim[0], time, dim[2], dim[3]),
              key = ZL_SHAPE(dim[0], time * updates, dim[2], dim[3]);
     zl_shape heads = ZL_SHAPE(dim[0], time, dim[2]), betas = ZL_SHAPE(dim[0], time * updates, dim[2]);
     int64_t rows = r->more == MOMENTUM ? 2 * dim[3] : dim[3];
-    bool is_positive = !strcmp(r->name, "linear_normalized"); // else what it divides by may be 0
+    bool is_positive = !strcmp(r->name, "linear_normalized"); // otherwise its divisor may be 0
     zl_array q = normal(w, token), k = normal(w, key);
     if (!bench_hold(w, zl_astype(is_positive ? zl_abs(q) : q, bench_dtype_of_arrays(w->config->dtype))) ||
         !hold(w, is_positive ? zl_abs(k) : k) || !hold(w, normal(w, key)))
@@ -131,8 +131,8 @@ static bool hold_attention(struct bench_work *w, enum pass pass) {
            bench_random(w, ZL_SHAPE(dim[0], dim[2], dim[1], dim[3]));
 }
 
-// An update reads, decays and writes each number of a state: 7 operations, as the op counts. A gradient costs
-// two forward passes more.
+// Counts operations as the op does: each update reads, decays and writes each number of a state, 7
+// operations. A gradient costs as much as two forward passes, in addition to the forward pass.
 static void count_rule(struct bench_work *w, const struct delta *d) {
     const int64_t *dim = w->config->dim;
     double size = (double)zl_dtype_size(bench_dtype_of_arrays(w->config->dtype)),
@@ -193,7 +193,7 @@ static zl_array given(const zl_array *in, int at) {
     return at ? in[at] : NULL;
 }
 
-// Result and last state; attention has no state.
+// Computes the result and the last state; attention has no state. Returns how many arrays these are.
 static int apply(const struct delta *d, const zl_array *in, zl_array *out) {
     if (!d->rule->updates) {
         double scale = 1 / sqrt((double)zl_dim(in[Q], 3));
@@ -208,7 +208,8 @@ static int apply(const struct delta *d, const zl_array *in, zl_array *out) {
                : 0;
 }
 
-// What one run computes: the results, or the gradients of the sum of the first. How many; 0: failed.
+// Records one run: the results, or the gradients of the sum of the first result. Returns the number of
+// arrays; 0 after an error.
 static int record(const struct delta *d, int inputs, const zl_array *in, zl_array *out) {
     zl_array result[2];
     if (d->pass != BACKWARD)
@@ -223,7 +224,8 @@ static bool run(struct bench_work *w, int count) {
         ZL_SCOPE {
             zl_array out[INPUTS];
             int results = record(d, w->inputs, w->in, out);
-            if (d->pass == DECODE && results == 2) { // the state is written where the last one was
+            if (d->pass == DECODE && results == 2) { // the next run continues from this state, which may
+                                                     // reuse the memory of the last one
                 zl_release(w->in[d->state]);
                 w->in[d->state] = zl_retain(out[1]);
             }
@@ -234,7 +236,7 @@ static bool run(struct bench_work *w, int count) {
 
 // Verification: the first head of the first sequence, at most so many tokens, against the same in float64 ---
 
-// As many of an axis as `most`.
+// Returns the first `most` elements of an axis, or all if there are fewer.
 static zl_array first_of(zl_array x, int axis, int64_t most) {
     int64_t start[4] = {0}, stop[4], step[4] = {1, 1, 1, 1};
     for (int i = 0; i < zl_ndim(x); i++)
@@ -256,8 +258,7 @@ static zl_array sample(const struct bench_work *w, int at) {
     return first_of(first_of(x, 1, TOKENS * each), 2, 1);
 }
 
-// The root of the mean square of a - b, relative to that of b, of arrays that are evaluated; small numbers
-// count as 0.001.
+// Returns the root of the mean square of a - b, relative to that of b plus 0.001. It evaluates the arrays.
 static double distance(zl_array a, zl_array b) {
     zl_array wide = zl_astype(b, ZL_FLOAT64), less = zl_subtract(zl_astype(a, ZL_FLOAT64), wide);
     zl_array mean[] = {zl_mean(zl_square(less)), zl_mean(zl_square(wide))};

@@ -1,11 +1,12 @@
-// work_elementwise.c - ops over many elements, by bytes read and written: elementwise ones, reductions, rows.
+// work_elementwise.c - ops over many elements, measured by bytes read and written: elementwise ops,
+// reductions, ops on rows.
 
 #include "bench.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROW = 1024 }; // of ops that work along rows
+enum { ROW = 1024 }; // length of rows, for ops that work on rows
 
 static zl_array add(zl_array x, zl_array y) {
     return zl_add(x, y);
@@ -47,7 +48,7 @@ static zl_array layer_norm(zl_array x, zl_array y) {
     return zl_fast_layer_norm(x, NULL, NULL, 1e-5);
 }
 
-// References: element `at` of the result in double. x and y have `count` elements, in rows of ROW.
+// References: element `at` of the result, in double. x and y have `count` elements, in rows of ROW.
 static double ref_add(const double *x, const double *y, int64_t count, int64_t at) {
     (void)count;
     return x[at] + y[at];
@@ -103,14 +104,14 @@ static double ref_layer_norm(const double *x, const double *y, int64_t count, in
     return (x[at] - mean) / sqrt(variance + 1e-5);
 }
 
-enum result { SAME, ONE, ROWS }; // elements of the result: as many, one, one a row
+enum result { SAME, ONE, ROWS }; // elements of the result: the same number, one, or one per row
 
 static const struct elementwise {
     const char *name;
     zl_array (*op)(zl_array x, zl_array y);
     double (*reference)(const double *x, const double *y, int64_t count, int64_t at);
     enum result result;
-    bool binary, composed; // of several ops, each of which rounds
+    bool binary, composed; // composed: made of several ops, each of which rounds
 } ops[] = {
     {"add", add, ref_add, SAME, true},
     {"multiply_add", multiply_add, ref_multiply_add, SAME, true, true},
@@ -147,7 +148,7 @@ static zl_array record(struct bench_work *w) {
     return find_op(w->config->op)->op(w->in[0], w->inputs > 1 ? w->in[1] : NULL);
 }
 
-// Error that the dtype allows for a result: sums and steps on the way grow it.
+// Returns the error that the dtype allows for a result; sums and composed ops have larger ones.
 static double allowed(const struct elementwise *op, enum bench_dtype dtype, double right, double x,
                       int64_t count) {
     double epsilon = bench_dtype_epsilon(dtype);

@@ -1,5 +1,6 @@
-// work_gemm.c - matrix products of (m, k) and (k, n). Ops: none is the plain product; nt, tn and tt take
-// transposed views; chain is eight products in a row; backward is a product and the gradients of both sides.
+// work_gemm.c - matrix products of (m, k) and (k, n). Without an op it is the plain product; nt, tn and tt
+// take transposed views; chain is eight products in a row; backward is a product and the gradients of both
+// factors.
 
 #include "bench.h"
 
@@ -63,7 +64,7 @@ static zl_array product(struct bench_work *w) {
     }
 }
 
-// Gradients of the sum of the product's elements, as one array.
+// Returns the gradients of a sum over the product's elements, as one array.
 static zl_array backward(struct bench_work *w) {
     zl_array grads[2];
     zl_array loss = zl_sum(zl_astype(zl_square(product(w)), ZL_FLOAT32));
@@ -72,7 +73,7 @@ static zl_array backward(struct bench_work *w) {
     return zl_add(zl_sum(zl_astype(grads[0], ZL_FLOAT32)), zl_sum(zl_astype(grads[1], ZL_FLOAT32)));
 }
 
-// Divided each time by the root of k, so that numbers stay as large as they are.
+// Divides each product by the root of k, so that the size of the numbers stays the same.
 static zl_array chain(struct bench_work *w) {
     const struct gemm *g = w->data;
     zl_array y = w->in[0];
@@ -95,13 +96,14 @@ static zl_array drawn(int64_t count, int64_t *at) {
     return zl_from_i32(index, ZL_SHAPE(SAMPLED));
 }
 
-// Largest error of a block of samples in units of what rounding allows. a (SAMPLED, k), b (k, SAMPLED).
+// Returns the largest error of a block of sampled elements, relative to what rounding allows. a is (SAMPLED,
+// k), b is (k, SAMPLED).
 static double worst_error(const double *a, const double *b, const double *y, int64_t k,
                           enum bench_dtype dtype) {
     double worst = 0, epsilon = bench_dtype_epsilon(dtype),
            sums = dtype == BENCH_F64    ? 0x1p-52
-                  : dtype == BENCH_TF32 ? 0x1p-10 // of the factors
-                  : dtype == BENCH_FP8  ? 0x1p-14 // as matrix units of GPUs add them
+                  : dtype == BENCH_TF32 ? 0x1p-10 // rounding of the factors
+                  : dtype == BENCH_FP8  ? 0x1p-14 // rounding of sums in matrix units of GPUs
                                         : 0x1p-23;
     for (int i = 0; i < SAMPLED; i++)
         for (int j = 0; j < SAMPLED; j++) {
@@ -119,7 +121,7 @@ static double worst_error(const double *a, const double *b, const double *y, int
     return worst;
 }
 
-// Numbers of an input, along an axis those that were drawn.
+// Returns the rows or columns of an input that were sampled, as doubles.
 static double *drawn_elements(struct bench_work *w, int input, zl_array at, int axis) {
     zl_array x = zl_take(w->in[input], at, axis);
     return bench_elements(w->config->dtype == BENCH_FP8 ? zl_from_fp8(x, ZL_FLOAT32) : x);
@@ -147,7 +149,7 @@ static bool verify_product(struct bench_work *w) {
     return worst <= 1 || bench_fail(w, "wrong result: %.3g times the error that rounding allows", worst);
 }
 
-// The other ops are made of products, which the plain one verifies: their result is a number.
+// The other ops consist of products, which the plain op verifies, so their result must only be a number.
 static bool verify(struct bench_work *w) {
     const struct gemm *g = w->data;
     if (!g->chain && !g->backward)

@@ -1,5 +1,5 @@
-// work_latency.c - what starting costs: one tiny op, evaluated; or a chain of a thousand in one evaluation.
-// Ops: launch, chain.
+// work_latency.c - the cost of starting: one tiny op per evaluation (op launch), or a thousand dependent ones
+// in one evaluation (op chain).
 
 #include "bench.h"
 
@@ -28,7 +28,7 @@ static bool verify(struct bench_work *w) {
     return right || bench_fail(w, "wrong result: %g additions of %g give %g", w->items, x, y);
 }
 
-// Evaluated one by one also where a device is asynchronous: that is what is asked.
+// Evaluates one by one and waits, also on an asynchronous device, since that latency is what is measured.
 static bool run(struct bench_work *w, int count) {
     bool done = true;
     for (int i = 0; i < count && done; i++)

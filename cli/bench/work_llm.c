@@ -1,6 +1,6 @@
-// work_llm.c - a language model: pp, tokens of a prompt that are computed behind a context, and tg, tokens
-// that are drawn one after the other; sizes are (tokens, context). The limit of tg is the time to read the
-// weights that a token is multiplied by and the cache.
+// work_llm.c - a language model. Ops: pp computes the tokens of a prompt after a context, tg draws tokens one
+// after the other; sizes are (tokens, context). The limit of tg is the time to read the cache and the weights
+// by which a token is multiplied.
 
 #include "bench.h"
 
@@ -11,7 +11,7 @@
 #include "cli.h"
 #include "zellige_model.h"
 
-// The model of this process's runs.
+// The model of all runs of this process.
 static struct {
     zl_model model;
     zl_model_info about;
@@ -27,7 +27,7 @@ static enum bench_dtype dtype_of(zl_dtype dtype) {
     return dtype == ZL_FLOAT16 ? BENCH_F16 : dtype == ZL_BFLOAT16 ? BENCH_BF16 : BENCH_F32;
 }
 
-// Of "…/Qwen3-0.6B/config.json" the name of the folder.
+// Copies the name of the folder, such as Qwen3-0.6B of "…/Qwen3-0.6B/config.json".
 static void name_of(const char *path, char *out, size_t bytes) {
     char copy[512];
     snprintf(copy, sizeof copy, "%s", path);
@@ -92,14 +92,15 @@ static bool is_prompt(const struct bench_work *w) {
     return !strncmp(w->config->op, "pp", 2);
 }
 
-// What a run takes: products with the weights for each token, and attention to what is before it.
+// Counts one run: products with the weights for each token, and attention to the tokens before it.
 static void count(struct bench_work *w, const struct llm *l) {
     double tokens = (double)l->tokens, seen = (double)l->context + tokens / 2,
            passes = is_prompt(w) ? 1 : tokens;
     double weights = (double)all.about.active_parameters, cached = (double)all.about.position_bytes;
     w->items = tokens;
     double scores =
-        4.0 * all.about.layers * all.about.heads * all.about.head_dim * seen; // and sums of values
+        4.0 * all.about.layers * all.about.heads * all.about.head_dim * seen; // the products with keys, and
+                                                                              // those with values
     w->flops = tokens * (2 * weights + scores);
     w->bytes = passes * ((double)all.about.active_bytes + cached * seen);
 }
@@ -129,7 +130,8 @@ static bool prepare(struct bench_work *w) {
     return l->sequence ? prefill(w, l) : *w->why ? false : bench_fail(w, "out of memory");
 }
 
-// Computes the tokens behind the context, which one more id always waits behind, and forgets them.
+// Computes or draws the tokens after the context, then trims them. One id of the sequence always remains
+// uncomputed.
 static bool run_once(struct bench_work *w, struct llm *l) {
     zl_token token;
     bool done = true;
@@ -148,7 +150,7 @@ static bool run(struct bench_work *w, int count) {
     return zl_synchronize() && done;
 }
 
-// Behind the context the model draws the same id each time, and logits of it are numbers.
+// Verifies that the model draws the same id each time after the context, and that its logits are numbers.
 static bool verify(struct bench_work *w) {
     struct llm *l = w->data;
     zl_token token[2];

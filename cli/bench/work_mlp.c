@@ -1,10 +1,10 @@
-// work_mlp.c - one step of training a perceptron 784-width-10 on a batch, (batch, width), by images per
-// second: forward, cross-entropy, gradients, SGD.
+// work_mlp.c - one training step of a perceptron 784-width-10 on a batch, sizes (batch, width), measured in
+// images per second: forward, cross entropy, gradients, SGD.
 
 #include "bench.h"
 
 enum { PIXELS = 784, CLASSES = 10, PARAMETERS = 4 };
-enum { X = 0, LABELS = 1, FIRST = 2 }; // places among the inputs: x, labels, then w1, b1, w2, b2
+enum { X = 0, LABELS = 1, FIRST = 2 }; // indices of inputs: x, labels, then w1, b1, w2, b2
 
 static bool prepare(struct bench_work *w) {
     const struct bench_config *c = w->config;
@@ -30,7 +30,7 @@ static zl_array loss_of(struct bench_work *w, const zl_array *parameter) {
     return zl_mean(zl_fast_cross_entropy(logits, w->in[LABELS]));
 }
 
-// New parameters from the old ones.
+// Computes new parameters from the old ones.
 static bool step(struct bench_work *w, zl_array *next, zl_array *loss) {
     zl_array grads[PARAMETERS];
     *loss = loss_of(w, w->in + FIRST);
@@ -51,7 +51,7 @@ static bool run(struct bench_work *w, int count) {
     return (!w->is_async || zl_synchronize()) && done;
 }
 
-// Going down the gradient, the loss falls.
+// Verifies that a step reduces the loss.
 static bool verify(struct bench_work *w) {
     zl_array next[PARAMETERS], loss;
     if (!step(w, next, &loss))

@@ -1,12 +1,12 @@
-// work_spmv.c - a sparse matrix (CSR) times a vector, (rows, entries a row). Ops: random columns, or banded
-// ones beside the diagonal.
+// work_spmv.c - a sparse matrix (CSR) times a vector, sizes (rows, entries per row). Ops: random columns, or
+// a band around the diagonal.
 
 #include "bench.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// Column of an entry; equal for all runs.
+// Returns the column of an entry, the same in every run.
 static int32_t column_of(bool banded, int64_t rows, int64_t each, int64_t row, int64_t entry) {
     if (banded) {
         int64_t first = row - each / 2;

@@ -1,5 +1,5 @@
-// work_structs.c - fields of nested C structs as arrays that are not copied: the energy of particles,
-// (count).
+// work_structs.c - fields of nested C structs, used as arrays without a copy: the energy of `count`
+// particles.
 
 #include "bench.h"
 
@@ -23,11 +23,11 @@ static bool prepare(struct bench_work *w) {
         p[i] = (struct particle){.velocity = {(float)(i % 7), (float)(i % 5), (float)(i % 3)},
                                  .body = {.mass = 1 + (float)(i % 11)},
                                  .id = (int32_t)i};
-    w->bytes = 4.0 * 4 * (double)count; // the fields that are used
+    w->bytes = 4.0 * 4 * (double)count; // only the fields that are read
     return p && bench_hold(w, zl_from_records(p, ZL_SHAPE(count), sizeof *p, NULL));
 }
 
-// Half of mass times squared speed, summed.
+// Returns the sum of half the mass times the squared speed.
 static zl_array record(struct bench_work *w) {
     zl_array velocity = zl_field(w->in[0], offsetof(struct particle, velocity), ZL_FLOAT32, ZL_SHAPE(3));
     zl_array mass = zl_field(w->in[0], offsetof(struct particle, body.mass), ZL_FLOAT32, ZL_SCALAR);

@@ -1,8 +1,8 @@
-// work_tile.c - tile kernels, as they run on every target, also on those without a device of arrays: products
-// and attention, of which FLOP count (`tile`), and kernels of rows, of which bytes do (`tile_rows`).
+// work_tile.c - tile kernels, which also run on targets without a device of arrays: products and attention,
+// measured by FLOP (`tile`), and kernels on rows, measured by bytes (`tile_rows`).
 //
-// The compiled kernel that is timed is verified on arrays of at most 200 along each axis, with edges: an
-// emulator computes no 4096^3.
+// The compiled kernel that is timed is verified on arrays of at most 200 along each axis, with edges, because
+// an emulator is too slow for 4096^3.
 
 #include "bench.h"
 
@@ -16,8 +16,8 @@ enum { ARRAYS = 4, VERIFIED = 200 };
 struct tile {
     const struct op *op;
     zl_kernel kernel;
-    int64_t size[4]; // of the kernel, in its order
-    zl_array out;    // where the device tells how long it takes
+    int64_t size[4]; // in the kernel's order
+    zl_array out;    // the output, where the device reports its times
 };
 
 // Kernels ---------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ static const char add[] = "type ITEM = f32\n"
                           "kernel add(a: ITEM[n], b: ITEM[n]) -> (y: ITEM[n]) { map i in n { y[i] = a[i] + "
                           "b[i] } }\n";
 
-// Rows of at most MOST elements, 64 in a block.
+// Kernels on rows of at most MOST elements, 64 rows per block.
 #define ROWS(NAME, BODY)                                                          \
     "type ITEM = f32\n"                                                           \
     "param MOST = 1024\n"                                                         \
@@ -176,7 +176,7 @@ static void want_running_sum(const double *const *in, const int64_t *size, doubl
 
 static const struct op {
     const char *name, *text;
-    int inputs, dims; // of arrays; of the configuration
+    int inputs, dims; // number of input arrays; sizes of the configuration
     bool counts_flops;
     void (*want)(const double *const *in, const int64_t *size, double *out);
 } ops[] = {
@@ -198,7 +198,7 @@ static const struct op *find_op(struct bench_work *w, bool counts_flops) {
     return NULL;
 }
 
-// Sizes as the kernel names them: m, k, n of a product, whose configuration says m, n, k.
+// Reads sizes in the kernel's order: m, k, n for a product, whose configuration has m, n, k.
 static bool read_sizes(struct bench_work *w, struct tile *t, const int64_t *dim) {
     const struct bench_config *c = w->config;
     bool is_product = t->op->text == matmul;
@@ -230,7 +230,8 @@ static const char *target_of(const struct bench_work *w) {
     return !w->device || !strcmp(w->device, "cpu") ? "c" : w->device;
 }
 
-// Of lanes, large blocks need less of device memory: as large as leave each of eight cores one.
+// On chips with lanes large blocks read less device memory: takes the largest that still give each of eight
+// cores a block.
 static void add_blocks(char *params, size_t bytes, int64_t rows, int64_t columns) {
     int64_t m = 1024, n = 1024;
     while (m > 128 && ((rows + m - 1) / m) * ((columns + n - 1) / n) < 8)
@@ -266,7 +267,7 @@ static bool compile(struct bench_work *w, struct tile *t) {
     return t->kernel;
 }
 
-// Bytes of the arrays and operations of one run.
+// Counts the bytes of the arrays and the operations of one run.
 static void count(struct bench_work *w, const struct tile *t) {
     const int64_t *s = t->size;
     double size = (double)zl_dtype_size(bench_dtype_of_arrays(w->config->dtype)), elements = 0;
@@ -390,11 +391,11 @@ static bool verify_arrays(struct bench_work *small, const struct tile *t) {
     return good;
 }
 
-// The same kernel, on smaller random arrays.
+// Verifies the same kernel on smaller random arrays.
 static bool verify(struct bench_work *w) {
     struct tile small = *(struct tile *)w->data;
     struct bench_work work = {.kind = w->kind, .config = w->config, .device = w->device};
-    int fixed = small.op->text == attention ? 2 : -1; // which size the kernel has in itself
+    int fixed = small.op->text == attention ? 2 : -1; // the size that is a constant of the kernel
     for (int i = 0; i < small.op->dims; i++)
         if (i != fixed && small.size[i] > VERIFIED)
             small.size[i] = VERIFIED - 7 * i;

@@ -42,7 +42,7 @@ static bool run(struct bench_work *w, int count) {
     return (!w->is_async || zl_synchronize()) && done;
 }
 
-// There, where each is one more, and back.
+// Verifies both directions: uploads, adds one to each element, and downloads.
 static bool verify(struct bench_work *w) {
     const unsigned char *data = w->data;
     size_t bytes = (size_t)w->bytes;

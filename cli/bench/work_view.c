@@ -1,11 +1,11 @@
-// work_view.c - the cost of views, which copy nothing: taking a transposed view, and asking for an array's
+// work_view.c - the cost of views, which copy nothing: making a transposed view, and querying an array's
 // layout. Items are calls. Ops: transpose, is_contiguous, is_transposed.
 
 #include "bench.h"
 
 #include <string.h>
 
-static volatile int asked; // so that answers count
+static volatile int asked; // keeps the compiler from dropping the queries
 
 static bool prepare(struct bench_work *w) {
     const char *op = w->config->op;
@@ -19,7 +19,7 @@ static bool prepare(struct bench_work *w) {
 static bool run(struct bench_work *w, int count) {
     const char *op = w->config->op;
     bool transposes = !strcmp(op, "transpose"), contiguous = !strcmp(op, "is_contiguous");
-    enum { SCOPE = 256 }; // views that are lent at once
+    enum { SCOPE = 256 }; // views lent to one scope
     for (int i = 0; i < count; i += SCOPE)
         ZL_SCOPE {
             int more = count - i < SCOPE ? count - i : SCOPE;

@@ -1,5 +1,5 @@
-// accelerators.c - names and counts that clouds rent. SkyPilot's catalog has the last word; what it would
-// take for something else, or answer without a reason, is refused here.
+// accelerators.c - names and counts of accelerators that clouds rent. SkyPilot's catalog decides in the end;
+// this refuses what SkyPilot would misunderstand, or reject without a reason.
 
 #include "cloud.h"
 
@@ -15,7 +15,7 @@ static const int chips[] = {1, 4, 8, 16, 32, 64, 128, 256, 0};
 static const struct generation {
     const char *prefix;
     const int *counts;
-    int step, most; // multiples of step up to most, too; 0: none
+    int step, most; // multiples of `step` up to `most` also exist; 0: none
     int per_host;   // in a slice of several hosts
     const char *expected;
 } generations[] = {
@@ -37,7 +37,7 @@ bool cloud_is_tpu(const char *accelerator) {
     return accelerator && begins(accelerator, "tpu");
 }
 
-// The row of a TPU, and its count; NULL: none that is known, or no number.
+// Returns the row of a TPU, and sets its count; NULL if the name is unknown or has no valid count.
 static const struct generation *find(const char *name, int *count) {
     for (size_t i = 0; i < sizeof generations / sizeof *generations; i++) {
         const struct generation *g = &generations[i];

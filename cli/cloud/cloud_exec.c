@@ -1,5 +1,5 @@
-// cloud_exec.c - `zellige cloud exec` and `sync`: the folder is brought to every host of a cluster that is
-// up, then a program runs there.
+// cloud_exec.c - `zellige cloud exec` and `sync`: copies the folder to every host of a cluster that is up;
+// exec then runs a program there.
 
 #include "cloud.h"
 

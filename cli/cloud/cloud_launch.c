@@ -1,6 +1,6 @@
-// cloud_launch.c - `zellige cloud launch`: asks SkyPilot for machines, after the price is shown and
-// confirmed, and runs a program or a measurement there. Launches that fail end with a list of what may still
-// cost money.
+// cloud_launch.c - `zellige cloud launch`: rents machines through SkyPilot, after the price is shown and
+// confirmed, and runs a program or a measurement on them. A launch that fails ends with a list of the
+// clusters that may still cost money.
 
 #include "cloud.h"
 
@@ -46,7 +46,8 @@ static const char *option_or(const struct invocation *call, const char *name, co
     return cli_option(call, name) ? cli_option(call, name) : otherwise;
 }
 
-// Of a measurement: its YAML is made of these, so they have few letters.
+// Reads the options of a measurement. Its YAML contains these texts, so only a few characters are allowed in
+// them.
 static bool read_bench(const struct invocation *call, struct cloud_task *t) {
     static const char path[] = "[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*";
     static const char *const own[] = {"simple", "gemm", "full"};
@@ -83,7 +84,8 @@ static bool read_bench(const struct invocation *call, struct cloud_task *t) {
     return true;
 }
 
-// "zl-v6e-8-gemm": by it two launches of the same are one cluster.
+// Makes a name such as "zl-v6e-8-gemm". Two launches of the same kind have the same name, and so the same
+// cluster.
 static bool read_name(const struct invocation *call, struct cloud_task *t) {
     const char *a = t->accelerator ? t->accelerator : "cpu";
     snprintf(t->name, sizeof t->name, "zl-%.40s%s%.41s", a + (strncmp(a, "tpu-", 4) ? 0 : 4),
@@ -161,7 +163,8 @@ static int launch_cluster(struct launch *l) {
     return cloud_sky(&w, NULL);
 }
 
-// The controller of managed jobs is a machine too, which SkyPilot starts once and stops when it is idle.
+// Launches a managed job. SkyPilot starts a machine for the controller of such jobs once, and stops it when
+// it is idle.
 static int launch_job(struct launch *l) {
     struct cloud_words w = {.count = 0};
     const char *words[] = {"jobs", "launch", "-y", "-d", "-n", l->task.name, l->path};

@@ -1,5 +1,5 @@
-// cloud_pull.c - `zellige cloud pull`: brings a folder home from every host of a cluster. Hosts that have
-// files of the same name do not overwrite each other's: each has a folder of its own here.
+// cloud_pull.c - `zellige cloud pull`: copies a folder from every host of a cluster. If there are several
+// hosts, each gets a folder of its own here, so that files of the same name do not overwrite each other.
 
 #include "cloud.h"
 
@@ -58,7 +58,7 @@ static int run(const struct invocation *call) {
     if (!cloud_find_up(call, &c))
         return CLI_FAILED;
     int hosts = c.nodes * cloud_hosts_of(c.accelerator), code = CLI_OK;
-    for (int host = 0; host < hosts; host++) { // what others have comes home even if one fails
+    for (int host = 0; host < hosts; host++) { // continues with the other hosts if one fails
         int ended = pull_from(call, &c, host, folder, out);
         code = code ? code : ended;
     }

@@ -1,5 +1,5 @@
-// cloud_status.c - `zellige cloud status`, `logs` and `down`: what there is and what it costs, what programs
-// print, and the end of it.
+// cloud_status.c - `zellige cloud status`, `logs` and `down`: lists clusters with their prices, prints the
+// output of programs, and removes clusters.
 
 #include "cloud.h"
 

@@ -1,4 +1,4 @@
-// clusters.c - which clusters SkyPilot knows, and which of them a command means.
+// clusters.c - the clusters that SkyPilot knows, and which of them a command means.
 
 #include "cloud.h"
 
@@ -12,8 +12,8 @@ static const char kept[] = ".cluster_name";
 
 // What sky says ---------------------------------------------------------------------------------------------
 
-// The JSON list of what `sky ARGUMENT... --output json` prints, which may have other lines before it. NULL:
-// it failed. To be freed with text_json_free.
+// Returns the JSON list that `sky ARGUMENT... --output json` prints, perhaps after other lines, to be freed
+// with text_json_free; NULL if the command fails.
 static text_json_value ask(const char *const *argument) {
     struct cloud_words w = {.count = 0};
     char *said = NULL, error[256];
@@ -36,7 +36,7 @@ static void copy(char *out, size_t bytes, const char *text) {
     cli_clean(out, false);
 }
 
-// "{'tpu-v6e-16': 1}" is tpu-v6e-16, and "{'H100': 8}" H100:8.
+// Converts "{'tpu-v6e-16': 1}" to tpu-v6e-16, and "{'H100': 8}" to H100:8.
 static void read_accelerator(const char *text, char *out) {
     char name[64];
     int count;

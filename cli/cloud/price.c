@@ -1,4 +1,5 @@
-// price.c - what SkyPilot would take, and what that costs: the row that it marks in the table of a dry run.
+// price.c - the machines that SkyPilot would rent, and their price: the row that a dry run marks in its
+// table.
 
 #include "cloud.h"
 
@@ -22,8 +23,8 @@ static void strip_escapes(char *text) {
     *to = 0;
 }
 
-// The line from begin to end is INFRA INSTANCE vCPUs Mem GPUS COST and the mark; INFRA has a space within,
-// and ends with a parenthesis or at two spaces.
+// Reads a row of the table: INFRA INSTANCE vCPUs Mem GPUS COST and the mark. INFRA contains a space, and ends
+// with a parenthesis or before two spaces.
 static bool read_row(const char *begin, const char *end, struct cloud_price *out) {
     char line[1024], *word[32], *rest = NULL;
     int words = 0;
@@ -109,7 +110,7 @@ bool cloud_confirm_price(const struct invocation *call, const struct cloud_task 
     return cloud_confirm(call, "Launch?");
 }
 
-// "GCP (us-east5-b)" is gcp/*/us-east5-b: zones of GCP end with a letter. Of other clouds, regions are shown.
+// Converts "GCP (us-east5-b)" to gcp/*/us-east5-b: zones of GCP end with a letter. Other clouds show regions.
 void cloud_stay(struct cloud_task *t, const struct cloud_price *p) {
     char cloud[CLOUD_NAME], place[CLOUD_NAME];
     if (sscanf(p->where, "%127[A-Za-z0-9] (%127[A-Za-z0-9_-])", cloud, place) != 2)

@@ -1,4 +1,4 @@
-// sky.c - runs SkyPilot's program. No value of a secret is ever among its words.
+// sky.c - runs SkyPilot's program. Values of secrets are never among its arguments.
 
 #include "cloud.h"
 

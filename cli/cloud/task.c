@@ -1,7 +1,7 @@
-// task.c - what is asked for, as the YAML that SkyPilot reads.
+// task.c - writes a task as the YAML that SkyPilot reads.
 //
-// Texts of the user stand between double quotes, or, where they are commands, in a block in which every line
-// is indented. A measurement fills in scripts/tpu_resource.sky.yaml, whose values are of few letters.
+// Texts of the user are written in double quotes, commands as a block in which every line is indented. A
+// measurement fills in scripts/tpu_resource.sky.yaml; its values may have only a few characters.
 
 #include "cloud.h"
 
@@ -16,7 +16,7 @@ static const char identifier[] = "[A-Za-z_][A-Za-z0-9_]{0,100}";
 static const char *file_text(const char *name) {
     for (const struct cloud_file *f = cloud_files; f->name; f++)
         if (!strcmp(f->name, name))
-            return strchr(f->text, '\n') + 1; // behind the line that says what the file is
+            return strchr(f->text, '\n') + 1; // the text after the first line, which describes the file
     return NULL;
 }
 
@@ -82,7 +82,7 @@ static bool read_env(const struct invocation *call, struct cloud_task *t, const 
 }
 
 static bool read_secret(const struct invocation *call, struct cloud_task *t, const char *name) {
-    if (!matches(name, identifier)) // it may have the value in it: do not print it
+    if (!matches(name, identifier)) // it may contain the value: do not print it
         return cli_fail(call, "--secret: a name alone is expected; the value is taken from the environment"),
                false;
     if (!getenv(name))
@@ -98,12 +98,12 @@ static bool read_mount(const struct invocation *call, struct cloud_task *t, cons
                             "PATH=BUCKET, as in /data=gs://name");
 }
 
-// Every value of an option that may be given several times.
+// Reads every value of an option that may be given several times.
 static bool read_all(const struct invocation *call, struct cloud_task *t, const char *option,
                      bool (*read)(const struct invocation *, struct cloud_task *, const char *)) {
     const char *value;
     for (int i = 0; (value = cli_option_at(call, option, i)); i++) {
-        if (i == CLOUD_PAIRS - 1) // one is left for the token
+        if (i == CLOUD_PAIRS - 1) // one place is left for the token
             return cli_fail(call, "--%s: there may be %d of them", option, CLOUD_PAIRS - 1), false;
         if (!read(call, t, value))
             return false;
@@ -121,7 +121,8 @@ static bool read_program(const struct invocation *call, struct cloud_task *t) {
     return true;
 }
 
-// A program of several hosts: its ranks know each other by a token that no command line has.
+// Gives a program on several hosts a token by which its ranks recognise each other, and which no command line
+// contains.
 static bool share_token(const struct invocation *call, struct cloud_task *t) {
     static const char name[] = "ZL_GROUP_TOKEN";
     char token[CLI_TOKEN_DIGITS + 1];
@@ -174,7 +175,7 @@ static void put_resources(FILE *out, const struct cloud_task *t) {
         fprintf(out, "  use_spot: true\n");
 }
 
-// The text with every line indented, as a block of YAML has it.
+// Writes text with every line indented, as a block of YAML.
 static void put_block(FILE *out, const char *text) {
     for (const char *at = text; *at;) {
         size_t len = strcspn(at, "\n");

@@ -25,7 +25,7 @@ static struct launch_rank *add(struct launch_hosts *h) {
     return &h->rank[h->count++];
 }
 
-// Parses only the JSON that a hostfile contains: lists, objects and strings without escapes.
+// Skips blanks. This parser only accepts the JSON of a hostfile: lists, objects and strings without escapes.
 static const char *skip(const char *at) {
     while (isspace((unsigned char)*at))
         at++;
@@ -37,7 +37,7 @@ static const char *text(const char *at, char *out, size_t bytes) {
     if (*(at = skip(at)) != '"')
         return NULL;
     for (at++; *at && *at != '"'; at++)
-        if (*at == '\\' || len + 1 >= bytes) // names and addresses have none
+        if (*at == '\\' || len + 1 >= bytes) // names and addresses contain no backslash
             return NULL;
         else
             out[len++] = *at;
@@ -45,7 +45,7 @@ static const char *text(const char *at, char *out, size_t bytes) {
     return *at ? skip(at + 1) : NULL;
 }
 
-// Steps over a value of any kind.
+// Skips a value of any kind.
 static const char *step_over(const char *at) {
     int depth = 0;
     bool quoted = false;
@@ -93,7 +93,7 @@ static const char *host(const char *at, struct launch_rank *r) {
 
 static bool parse(const char *at, struct launch_hosts *out) {
     at = skip(at);
-    if (*at == '{') { // newer files have the list beside other members
+    if (*at == '{') { // newer files have the list as a member of an object
         const char *list = strstr(at, "\"hosts\"");
         at = list ? strchr(list, '[') : NULL;
     }

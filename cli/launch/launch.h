@@ -1,4 +1,4 @@
-// launch.h - `zellige launch`: several processes of one program, on this machine or on others.
+// launch.h - `zellige launch`: starts several processes of one program, on this machine or on others.
 
 #ifndef LAUNCH_H
 #define LAUNCH_H
@@ -21,7 +21,7 @@ struct launch_hosts {
     int count;
 };
 // Reads hosts from --hosts "a,b", each of them `times` times, or from a file in the format of mlx.launch:
-// [{"ssh": "name", "ips": ["10.0.0.1"]}, ...]. If both are NULL, the host is this machine, as many times.
+// [{"ssh": "name", "ips": ["10.0.0.1"]}, ...]. If both are NULL, the host is this machine, `times` times.
 // Returns false after a message. The caller calls launch_free_hosts in any case.
 bool launch_read_hosts(const struct invocation *call, const char *hosts, const char *file, int times,
                        struct launch_hosts *out);
@@ -34,13 +34,14 @@ bool launch_is_local(const struct launch_rank *r);
 
 struct launch_process {
     char *const *argv;
-    char *const *variable; // "NAME=value" more in its environment, NULL at the end
-    const char *folder;    // to run in; NULL: this one
-    const char *input;     // written to its standard input, which then stays open; NULL: it has none
+    char *const *variable; // additions to its environment, "NAME=value"; ends with NULL
+    const char *folder;    // its working folder; NULL: that of this process
+    const char *input;     // text for its standard input, which then stays open; NULL: its standard input is
+                           // empty
 };
-// Runs all processes and waits until they end. Lines of their output appear whole, with "[rank] " before
-// them unless `plain`. The first process that fails ends the others. Returns its exit code, or 128 and the
-// number of the signal that ended it; 0 if none failed.
+// Runs all processes and waits until they end. Lines of their output are printed whole, after "[rank] "
+// unless `plain` is set. If a process fails, the others are ended. Returns the exit code of the first one
+// that failed, or 128 plus the number of the signal that ended it; 0 if none failed.
 int launch_run(const struct launch_process *p, int count, bool plain);
 
 #endif

@@ -1,8 +1,8 @@
 // launch_command.c - `zellige launch PROGRAM`: starts one rank per host, or several on this machine, and
 // tells them how to reach each other.
 //
-// The environment of a rank of the engine `ring` names a hostfile, its rank and a token; that of a rank of
-// `nccl` has the address where rank 0 is met, and a GPU of its machine. On other machines these are sent to
+// The environment of a rank of the engine `ring` has the name of a hostfile, the rank and a token; that of a
+// rank of `nccl` has the address of rank 0, and a GPU of its machine. For other machines these are sent to
 // the standard input of ssh, so that they never appear in a list of processes. mpirun and srun get the
 // program unchanged.
 
@@ -36,7 +36,7 @@ static const struct option options[] = {
     {0},
 };
 
-// What ranks share.
+// Everything that all ranks share.
 struct job {
     const struct invocation *call;
     struct launch_hosts hosts;
@@ -44,8 +44,8 @@ struct job {
     char token[CLI_TOKEN_DIGITS + 1];
     char file[64], *pair[PAIRS_MOST + 1];
     int pairs;
-    char *ring; // the file of hosts of the ring, as JSON
-    bool nccl;  // ranks meet at the first one, and have a GPU each
+    char *ring; // the ring's hostfile, as JSON
+    bool nccl;  // the engine is nccl: ranks connect to rank 0, and each has a GPU
 };
 
 static char *format(const char *form, ...) __attribute__((format(printf, 1, 2)));
@@ -120,8 +120,7 @@ static bool write_file(struct job *j) {
     return ok || (cli_fail(j->call, "the file of hosts cannot be written: %s", strerror(errno)), false);
 }
 
-// What a shell on the other machine reads. It ends the program when its input ends: with the launcher,
-// however that ends. Of the ranks of one machine, which this is; *all: how many they are.
+// Returns the index of a rank among those of its machine, and sets *all to their number.
 static int place_on_machine(const struct job *j, int rank, int *all) {
     int place = 0;
     *all = 0;
@@ -133,8 +132,8 @@ static int place_on_machine(const struct job *j, int rank, int *all) {
     return place;
 }
 
-// What a rank is told besides the file of hosts, as variables, NULL at the end; into room for OWN_PAIRS and
-// one.
+// Writes the variables of a rank, besides the hostfile, to `out`, which has room for OWN_PAIRS and a NULL at
+// the end.
 enum { OWN_PAIRS = 6 };
 static void own_pairs(const struct job *j, int rank, char **out) {
     int all, place = place_on_machine(j, rank, &all);
@@ -164,8 +163,9 @@ static char *script(const struct job *j, int rank) {
     const char *folder = cli_option(j->call, "cwd");
     if (!f)
         return NULL;
-    // The script is one shell function: the shell then reads all of it before the program starts to read the
-    // same standard input.
+    // The script is one shell function, so that the shell has read all of it before the program begins to
+    // read the same standard input. When its input ends, with the launcher or for another reason, it ends the
+    // program.
     fprintf(
         f,
         "run() {\nexec 3<&0\nhosts=$(mktemp) || exit 1\ncat >\"$hosts\" <<'END_OF_HOSTS'\n%sEND_OF_HOSTS\n",
@@ -303,7 +303,7 @@ static int hand_over(struct job *j, bool srun) {
     }
     for (int i = 0; i < j->pairs; i++) {
         putenv(j->pair[i]);
-        if (!srun) { // srun gives on the whole environment
+        if (!srun) { // srun passes the whole environment on
             add(&w, strdup("-x"));
             add(&w, strndup(j->pair[i], strcspn(j->pair[i], "=")));
         }

@@ -15,12 +15,12 @@
 
 enum { LINE_LONGEST = 1 << 16, GRACE_MS = 5000, TICK_MS = 100 };
 
-// Ranks that get SIGTERM or SIGUSR1 have SAVE_MS to write a checkpoint; their exit code is then STOPPED
-// (EX_TEMPFAIL).
+// After SIGTERM or SIGUSR1 ranks have SAVE_MS milliseconds to write a checkpoint; their exit code is then
+// STOPPED (EX_TEMPFAIL).
 enum { SAVE_MS = 60000, STOPPED = 75 };
 
 struct stream {
-    int from; // -1: it has ended
+    int from; // -1: at its end
     FILE *to;
     char *line;
     size_t len;
@@ -34,7 +34,7 @@ struct child {
 
 static volatile sig_atomic_t stopped_by;
 
-static volatile sig_atomic_t warned; // by SIGUSR1, which ranks are told of
+static volatile sig_atomic_t warned; // SIGUSR1 has arrived, which is passed on to the ranks
 
 static void stop(int signal_number) {
     stopped_by = signal_number;
@@ -82,7 +82,7 @@ static void drain(struct stream *s, int rank, bool plain) {
 // Starting --------------------------------------------------------------------------------------------------
 
 static void become(const struct launch_process *p, const int *out, const int *error, const int *in) {
-    setpgid(0, 0); // so that all it starts can be ended with it
+    setpgid(0, 0); // a group of its own, so that all it starts can be ended with it
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     signal(SIGUSR1, SIG_DFL);
@@ -132,7 +132,7 @@ static bool start(struct child *c, const struct launch_process *p) {
     for (size_t at = 0; at < bytes;) {
         ssize_t n = write(c->input, p->input + at, bytes - at);
         if (n < 0 && errno != EINTR)
-            break; // it has ended, which is seen below
+            break; // the child has ended, which reap notices
         at += n > 0 ? (size_t)n : 0;
     }
     if (!p->input) {
@@ -155,7 +155,7 @@ static void end_all(struct child *c, int count, int signal_number) {
         if (c[i].id) {
             kill(-c[i].id, signal_number);
             if (c[i].input >= 0)
-                close(c[i].input); // on other machines, what it started ends by that
+                close(c[i].input); // ends what it started on another machine
             c[i].input = -1;
         }
 }
@@ -176,7 +176,7 @@ static int reap(struct child *c, int count, int *code, int *rank) {
     int left = 0, status;
     for (int i = 0; i < count; i++) {
         if (c[i].id && waitpid(c[i].id, &status, WNOHANG) == c[i].id) {
-            kill(-c[i].id, SIGTERM); // what it left behind
+            kill(-c[i].id, SIGTERM); // ends what the child left running
             c[i].id = 0;
             if (*rank < 0 && code_of(status)) {
                 *code = code_of(status);

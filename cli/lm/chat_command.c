@@ -1,8 +1,8 @@
-// chat_command.c - `zellige chat`: reads questions from standard input and prints the answers as they are
+// chat_command.c - `zellige chat`: reads questions from standard input and prints each answer while it is
 // computed.
 //
-// Each question renders the whole conversation again. The ids that this shares with the current sequence,
-// from the beginning on, are not computed again.
+// For each question the whole conversation is rendered again. Its common prefix with the ids of the current
+// sequence is not computed again.
 
 #include "language.h"
 
@@ -23,8 +23,8 @@ static const struct option options[] = {
     {0},
 };
 
-// Ctrl-C stops an answer, not the program: so it must not give up evaluations, whose results the sequence
-// needs.
+// Ctrl-C stops an answer, not the program. It must not cancel evaluations, since the sequence needs their
+// results.
 static volatile sig_atomic_t stopped;
 
 static void stop(int signal_number) {
@@ -34,7 +34,7 @@ static void stop(int signal_number) {
 
 static void catch_stops(void) {
     struct sigaction action = {.sa_handler =
-                                   stop}; // without SA_RESTART: it also ends the wait for a question
+                                   stop}; // without SA_RESTART, so that it also ends the wait for a question
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
 }
@@ -44,8 +44,8 @@ struct chat {
     struct language *language;
     struct language_talk talk;
     struct language_sampling sampling;
-    zl_sequence sequence; // NULL: none yet
-    struct text_ids seen; // ids that it has
+    zl_sequence sequence; // NULL: not started yet
+    struct text_ids seen; // ids of the sequence
     const char *stop[LANGUAGE_STOPS_MOST];
     int stops;
     int64_t most, kv_bits;
@@ -120,7 +120,7 @@ static bool answer(struct chat *c) {
     stopped = 0;
     done = done && language_generate(&run);
     putchar('\n');
-    fflush(stdout); // who reads from a pipe knows that the answer is over
+    fflush(stdout); // so that a reader of a pipe gets the end of the answer
     if (done)
         done = language_talk_say(&c->talk, "assistant", c->bytes ? c->answer : "") && remember(c, &ids, &run);
     if (done && c->call->verbosity > 0)
@@ -131,7 +131,8 @@ static bool answer(struct chat *c) {
     return done;
 }
 
-// Reads a question; a line that ends in a backslash goes on in the next one. NULL at the end of the input.
+// Reads a question; after a backslash at its end, a line continues in the next one. Returns NULL at the end
+// of the input.
 static char *read_question(bool terminal) {
     char *line = NULL, *all = NULL;
     size_t cap = 0, used = 0;
@@ -169,7 +170,7 @@ static int talk(struct chat *c) {
     if (terminal && c->call->verbosity >= 0)
         fputs(help_text, stderr);
     while (going && ((question = read_question(terminal)) || stopped)) {
-        if (!question) { // Ctrl-C while nothing is computed
+        if (!question) { // Ctrl-C while nothing is being computed
             stopped = 0;
             clearerr(stdin);
             fputs("\n(/exit ends the conversation)\n", stderr);

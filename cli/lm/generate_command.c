@@ -1,4 +1,4 @@
-// generate_command.c - `zellige generate`: one prompt, one answer, as it is computed.
+// generate_command.c - `zellige generate`: prints the answer to one prompt while it is computed.
 
 #include "language.h"
 
@@ -23,7 +23,7 @@ static const struct option options[] = {
     {0},
 };
 
-// The answer goes to standard output at once, or is kept for --json.
+// The answer is written to standard output at once, or kept for --json.
 struct answer {
     bool keep;
     char *text;
@@ -57,7 +57,7 @@ static void report_json(const struct language_run *run, const struct answer *ans
     cli_json_close();
 }
 
-// The prompt as the model's chat template writes a question, if it has one. NULL after a message in l->error.
+// Returns the prompt as a question in the model's chat template; NULL after a message in l->error.
 static char *as_question(const struct invocation *call, struct language *l, const char *prompt,
                          size_t *bytes) {
     const char *system = cli_option(call, "system-prompt");

@@ -60,7 +60,7 @@ bool language_encode(struct language *l, const char *text, size_t bytes, bool is
     return text_encode(l->encoder, text, bytes, &options, ids, l->error, sizeof l->error);
 }
 
-// "15043+1.5,29871-inf".
+// Reads biases such as "15043+1.5,29871-inf".
 static bool read_biases(const struct invocation *call, struct language_sampling *out) {
     const char *at = cli_option(call, "logit-bias");
     for (; at && *at; at += *at == ',') {

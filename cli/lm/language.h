@@ -1,5 +1,5 @@
-// language.h - what `zellige generate`, `chat` and `perplexity` share: a model with its tokenizer, and
-// options.
+// language.h - functions that `zellige generate`, `chat` and `perplexity` share: opening a model with its
+// tokenizer, and options.
 
 #ifndef LANGUAGE_H
 #define LANGUAGE_H
@@ -24,12 +24,13 @@ struct language {
     text_tokenizer tokenizer;
     struct text_encoder *encoder;
     double open_seconds;
-    int kv_bits; // that perplexity rounds keys and values to; 0: none
+    int kv_bits; // bits to which perplexity rounds keys and values; 0: none
     char error[512];
 };
 
-// Opens what --model, or the first operand, names, on the device that --device names, and says so on standard
-// error. Returns CLI_OK, and the caller closes it with language_close, or another exit code after a message.
+// Opens the model that --model or the first operand names, on the device of --device, and reports it on
+// standard error. Returns CLI_OK, after which the caller closes it with language_close, or another exit code
+// after a message.
 int  language_open(struct language *l, const struct invocation *call);
 // Closes the model and its tokenizer.
 void language_close(struct language *l);
@@ -40,7 +41,7 @@ bool language_is_end(const struct language *l, int32_t id);
 bool language_encode(struct language *l, const char *text, size_t bytes, bool is_document,
                      struct text_ids *ids);
 
-// Rows of options that the commands share.
+// Rows of options that several commands have.
 #define LANGUAGE_OPTIONS                                                        \
     {"model", 'm', "FOLDER", NULL, "the checkpoint: a folder, or a GGUF file"}, \
     {"device", 0, "NAME", NULL, "device to run on"}
@@ -103,30 +104,30 @@ struct language_talk {
 bool language_talk_new(struct language_talk *t, const struct language *l, const struct invocation *call);
 // Frees the template and the messages.
 void language_talk_free(struct language_talk *t);
-// Appends a message: a copy of content, and role itself. Returns false, with a message in t->error, if memory
+// Appends a message: content is copied, role is not. Returns false, with a message in t->error, if memory
 // runs out.
 bool language_talk_say(struct language_talk *t, const char *role, const char *content);
 // Removes the messages from that index on.
 void language_talk_forget(struct language_talk *t, int from);
-// Returns the conversation as text that asks for an answer, which the caller frees. Returns NULL, with a
-// message in t->error, if that fails.
+// Returns the conversation as the text of a prompt, which the caller frees. Returns NULL, with a message in
+// t->error, if that fails.
 char *language_talk_render(struct language_talk *t, size_t *bytes);
 
-// How generating goes on, and what it took.
+// A generation: its settings and its results.
 struct language_run {
     struct language *language;
     zl_sequence sequence;
-    int64_t most;             // tokens to draw
-    bool ignore_end;          // end tokens are tokens like others
-    const char *const *stop;  // texts that end it; they are not part of the answer
+    int64_t most;             // largest number of tokens to draw
+    bool ignore_end;          // end tokens do not end it
+    const char *const *stop;  // texts that end it, and are not part of the answer
     int stops;
-    // whole characters, as they come; false ends it
+    // receives the text, in whole characters; returns false to end the generation
     bool (*give)(void *context, const char *text, size_t bytes);
     void *context;
-    const volatile sig_atomic_t *stopped; // ends it as soon as it is set; NULL: only an interrupt does
+    const volatile sig_atomic_t *stopped; // ends the generation when it is set; NULL: only an interrupt does
     // Results.
     int64_t prompt, drawn;
-    int32_t *ids; // those drawn, to be freed
+    int32_t *ids; // the ids that were drawn; freed by the caller
     double prompt_seconds, draw_seconds;
     const char *why; // "end", "length", "stop", "interrupt"
 };

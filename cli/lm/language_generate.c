@@ -38,7 +38,8 @@ struct pending {
     size_t bytes, cap;
 };
 
-// Where a stop text begins, or could begin with what comes next; *whole: all of it is there.
+// Returns where a stop text begins, or may begin, depending on the text after it. Sets *whole to whether it
+// is complete.
 static size_t find_stop(const struct language_run *run, const struct pending *p, bool *whole) {
     *whole = false;
     for (size_t at = 0; at < p->bytes; at++)
@@ -52,7 +53,8 @@ static size_t find_stop(const struct language_run *run, const struct pending *p,
     return p->bytes;
 }
 
-// Gives what cannot be part of a stop text any more. False: one is there, or the receiver wants no more.
+// Passes on the text that cannot be part of a stop text. Returns false if there is a stop text, or the
+// receiver ends the generation.
 static bool give(struct language_run *run, struct pending *p, bool last) {
     bool whole;
     size_t until = find_stop(run, p, &whole);

@@ -67,7 +67,7 @@ void language_talk_forget(struct language_talk *t, int from) {
         free(t->message[--t->messages].content);
 }
 
-// The variables that transformers gives to a template.
+// Returns the variables that transformers gives to a template.
 static text_json_value variables(struct language_talk *t) {
     const struct language *l = t->language;
     const char *bos = text_tokenizer_bos(l->tokenizer), *eos = text_tokenizer_eos(l->tokenizer);

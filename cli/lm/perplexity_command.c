@@ -1,5 +1,5 @@
-// perplexity_command.c - `zellige perplexity`: how well a model predicts a text, or which of several endings
-// it prefers.
+// perplexity_command.c - `zellige perplexity`: measures how well a model predicts a text, or which of several
+// endings it prefers.
 
 #include "language.h"
 
@@ -68,7 +68,7 @@ static bool score_text(struct language *l, const struct text_ids *ids, int64_t s
     int64_t count = (int64_t)ids->count;
     double start = language_now();
     t->all_chunks =
-        (count - 1 + size - 2) / (size - 1); // neighbours share a token, which the second piece begins with
+        (count - 1 + size - 2) / (size - 1); // the last token of a chunk is the first of the next
     t->all_chunks = most && most < t->all_chunks ? most : t->all_chunks;
     for (int64_t at = 0; t->chunks < t->all_chunks && !cli_interrupted(); at += size - 1) {
         int64_t length = count - at < size ? count - at : size;
@@ -126,10 +126,11 @@ static int run_text(const struct invocation *call, struct language *l, const cha
 // Multiple choice -------------------------------------------------------------------------------------------
 
 struct answers {
-    int64_t questions, right, right_by_length; // the latter by log-probability per byte of the choice
+    int64_t questions, right, right_by_length; // right_by_length: judged by log-probability per byte of the
+                                               // choice
 };
 
-// The log-probability of `choice` behind a prompt whose ids are there; NaN after an error.
+// Returns the log-probability of `choice` after the prompt; NaN after an error.
 static double score_choice(struct language *l, const char *prompt, const char *choice) {
     struct text_ids before = {0}, all = {0};
     size_t length = strlen(prompt) + strlen(choice) + 1;

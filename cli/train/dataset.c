@@ -1,5 +1,5 @@
-// dataset.c - reads files in MNIST's format (IDX): a magic number, sizes, bytes. zlib, opened at run time,
-// reads both compressed and plain files.
+// dataset.c - reads files in MNIST's format (IDX): a magic number, sizes, bytes. zlib, loaded at run time,
+// reads both compressed and uncompressed files.
 
 #include "train.h"
 
@@ -33,7 +33,8 @@ static uint32_t big_endian(const unsigned char *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-// The bytes of a file whose items have so many bytes each; count: items. To be freed; NULL after an error.
+// Reads a file whose items have `each` bytes, and sets *count to their number. Returns the bytes, to be
+// freed; NULL after an error.
 static unsigned char *read_idx(const char *path, uint32_t magic, int head, int each, int *count, char *error,
                                size_t bytes) {
     unsigned char start[16], *data = NULL;
@@ -91,7 +92,7 @@ void train_free_dataset(struct train_dataset *dataset) {
     *dataset = (struct train_dataset){0};
 }
 
-// The device gets bytes and converts them to floats itself: uploading floats would move four times as much.
+// Uploads bytes, which the device converts to floats: uploading floats would move four times as much.
 zl_array train_images(const unsigned char *image, int count) {
     zl_array bytes = zl_from(image, ZL_SHAPE(count, TRAIN_PIXELS), ZL_UINT8);
     return zl_multiply(zl_astype(bytes, ZL_FLOAT32), zl_scalar(1.0f / 255));

@@ -1,5 +1,5 @@
-// lm_command.c - `zellige train lm`: a small language model on a plain text, of bytes or of a tokenizer's
-// tokens. The end of the text is held out, and tested on.
+// lm_command.c - `zellige train lm`: trains a small language model on a plain text, on its bytes or on a
+// tokenizer's ids. The end of the text is held out for tests.
 
 #include "train.h"
 
@@ -27,18 +27,19 @@ static const struct option options[] = {
     {0},
 };
 
-// Bytes are mapped, so that a rank reads no more of a file than its part of the batches; a tokenizer's ids
-// are made of the whole text.
+// The text to train on. A text of bytes is mapped, so that a rank only reads its part of the batches; ids are
+// computed from the whole text.
 struct corpus {
     struct train_model model;
-    const unsigned char *text; // NULL: ids
+    const unsigned char *text; // NULL: ids are used
     size_t text_bytes;
     struct text_ids ids;
-    int64_t context, learned, tested; // learned: ids in front of those held out; tested: sequences of these
+    int64_t context, learned, tested; // learned: ids before those held out; tested: number of test sequences
     int32_t *batch;
 };
 
-// Sequences of context + 1 ids, each from where `start` says: what is read, and what follows.
+// Makes the inputs from sequences of context + 1 ids that begin at start[i]: the ids, and the ids that follow
+// each.
 static void take(const struct corpus *c, int64_t count, const int64_t *start, zl_array *in) {
     int64_t length = c->context + 1;
     for (int64_t i = 0; i < count; i++)
@@ -49,7 +50,7 @@ static void take(const struct corpus *c, int64_t count, const int64_t *start, zl
     in[1] = zl_slice(all, ZL_SHAPE(0, 1), ZL_SHAPE(count, length), ZL_SHAPE(1, 1));
 }
 
-enum { SEQUENCES_MOST = 4096 }; // of a batch
+enum { SEQUENCES_MOST = 4096 }; // per batch
 
 static void make_batch(const struct train_task *task, int64_t seed, int64_t index, int64_t first,
                        int64_t count, zl_array *in) {
@@ -93,7 +94,7 @@ static bool test(const struct train_task *task, const struct train_run *run, dou
     return done;
 }
 
-// Bytes are their own ids.
+// Maps a file, whose bytes are the ids.
 static bool map_bytes(struct corpus *c, const char *path, char *error, size_t error_bytes) {
     struct stat about;
     int file = open(path, O_RDONLY | O_CLOEXEC);

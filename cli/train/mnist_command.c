@@ -1,5 +1,5 @@
-// mnist_command.c - `zellige train mnist`: a perceptron, relu(x W^T + b) layer by layer; epochs with their
-// loss, test accuracy and images per second; checkpoints after each epoch.
+// mnist_command.c - `zellige train mnist`: trains a perceptron, relu(x W^T + b) in each layer; prints the
+// loss, the test accuracy and images per second of each epoch, and saves a checkpoint after each.
 
 #include "train.h"
 
@@ -42,7 +42,7 @@ static bool read_widths(struct perceptron *p, const char *hidden) {
     return !*end;
 }
 
-// Parameters start as wide as relu needs: with deviations of sqrt(2 / inputs).
+// Weights start with a deviation of sqrt(2 / inputs), which suits relu (He).
 static zl_array logits(zl_nn nn, const struct perceptron *p, zl_array x) {
     int64_t inputs = TRAIN_PIXELS;
     for (int i = 0; x && i < p->layers; inputs = p->width[i++]) {
@@ -56,8 +56,8 @@ static zl_array logits(zl_nn nn, const struct perceptron *p, zl_array x) {
     return x;
 }
 
-// How the layers are divided: along tensor, outputs of one are the inputs of the next; a last one without a
-// pair is whole there.
+// Makes the rules that divide the layers. Along tensor, layers form pairs: the outputs of the first, and so
+// the inputs of the second, are divided. A last layer without a partner is not divided along tensor.
 static int divide(struct perceptron *p) {
     int rows = 0;
     for (int i = 0; i < p->layers; i++) {
@@ -79,11 +79,12 @@ struct plan {
     struct perceptron perceptron;
     struct train_dataset images, test;
     int epochs, batch;
-    int *order;                  // of an epoch
+    int *order;                  // order of the images in an epoch
     unsigned char *data, *label; // of a batch
 };
 
-// An order of the images that only the seed and the epoch decide, so that a resumed training sees the same.
+// Draws an order of the images that depends only on the seed and the epoch, so that a resumed training has
+// the same one.
 static void shuffle(int *order, int count, uint64_t seed) {
     uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
     for (int i = 0; i < count; i++)
@@ -104,7 +105,7 @@ static int epoch_of(const struct train_run *run, const struct plan *plan) {
     return (int)(zl_trainer_steps(run->trainer) / steps_of(plan));
 }
 
-// This rank's rows of the step-th batch of an epoch, in the drawn order.
+// Copies this rank's rows of the step-th batch of an epoch, in the drawn order.
 static void take_rows(struct plan *plan, int step, int64_t first, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         int from = plan->order[step * plan->batch + first + i];
@@ -114,7 +115,8 @@ static void take_rows(struct plan *plan, int step, int64_t first, int64_t count)
     }
 }
 
-// The rest of an epoch, in whole batches. *loss is the mean of these. False after an error, or Ctrl-C.
+// Trains the rest of an epoch, in whole batches. Sets *loss to their mean. Returns false after an error or
+// Ctrl-C.
 static bool train_epoch(struct train_run *run, struct plan *plan, double *loss, bool *stops) {
     int steps = steps_of(plan), epoch = epoch_of(run, plan),
         begun = (int)(zl_trainer_steps(run->trainer) % steps);
@@ -154,7 +156,7 @@ static zl_array hits_of(const struct train_run *run, const struct plan *plan, in
     return zl_multiply(zl_nn_mean_of_rows(run->nn, own_hits), zl_scalar((double)(count / own)));
 }
 
-// NaN: it failed.
+// Returns the accuracy on the test images; NaN after an error.
 static double accuracy_of(const struct train_run *run, const struct plan *plan) {
     double right = 0;
     for (int at = 0; at < plan->test.count; at += TEST_BATCH)
@@ -185,7 +187,7 @@ static void report_epoch(const struct train_run *run, int epoch, double loss, do
     fflush(stdout);
 }
 
-// kept: the number of epochs in the checkpoint.
+// Reports the interruption. kept: the number of epochs in the checkpoint.
 static int say_interrupted(const struct train_run *run, const struct plan *plan, int kept) {
     if (!run->checkpoint)
         return cli_fail(run->call, "interrupted: nothing is kept without --checkpoint FILE");
@@ -203,7 +205,7 @@ static int train(struct train_run *run, struct plan *plan) {
     bool stops = false;
     int kept = epoch_of(run, plan);
     train_catch_signals();
-    cli_json_to(NULL, true); // a line per epoch
+    cli_json_to(NULL, true); // one line per epoch
     while (done && epoch_of(run, plan) < plan->epochs) {
         double loss, start = train_now();
         done = train_epoch(run, plan, &loss, &stops);
@@ -229,7 +231,7 @@ static int train(struct train_run *run, struct plan *plan) {
     return code;
 }
 
-// The images are those of the dataset, whose number the schedule needs before they are read.
+// Reads the images, before the trainer is made: its schedule depends on their number.
 static int read_images(const struct invocation *call, struct plan *plan, bool speaks) {
     const char *folder = cli_option(call, "data");
     char error[512];

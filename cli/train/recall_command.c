@@ -1,9 +1,9 @@
-// recall_command.c - `zellige train recall`: multi-query associative recall. A sequence is some pairs of a
-// key and a value, then all its keys in another order; at each of these the model is to say the value. So it
-// must keep all pairs in its state.
+// recall_command.c - `zellige train recall`: multi-query associative recall. A sequence consists of pairs of
+// a key and a value, then all keys in another order; after each of these the model is to predict the value.
+// So it must keep all pairs in its state.
 //
-// Tests are such sequences. In the first half of a training keys are asked for sooner, after 1 pair, then 2,
-// 4 and so on: what many pairs add up to teaches nothing before one pair is understood.
+// Tests have such sequences. In the first half of a training the questions come sooner: after 1 pair, then
+// after 2, 4 and so on, because nothing is learned from many pairs before one pair is understood.
 
 #include "train.h"
 
@@ -26,13 +26,13 @@ struct recall {
     int pairs, words;
     int64_t batches;        // of the whole training
     int32_t *ids, *targets; // of a batch
-    int32_t *order, *pair;  // keys to draw from, and pairs of a block
-    bool *asked;            // whether there is a target
+    int32_t *order, *pair;  // keys to draw from; order of the pairs of a block
+    bool *asked;            // whether each position has a target
 };
 
-enum { TESTED = 2048 }; // at least so many questions are a test
+enum { TESTED = 2048 }; // a test has at least this many questions
 
-static const int64_t first_tested = INT64_C(1) << 41; // batches from here on are not trained on
+static const int64_t first_tested = INT64_C(1) << 41; // batches from this index on are only for tests
 
 static int32_t draw(int32_t *order, int at, int count, uint64_t random) {
     int other = at + (int)(random % (uint64_t)(count - at));
@@ -65,7 +65,7 @@ static void draw_sequence(const struct recall *r, int block, uint64_t seed, uint
     }
 }
 
-// Pairs of a block: all of them in the second half, and in tests.
+// Returns the pairs per block of a batch: all pairs in the second half of the training, and in tests.
 static int block_of(const struct recall *r, int64_t index) {
     int stages = 0;
     while (1 << stages < r->pairs)

@@ -1,4 +1,4 @@
-// train.h - the commands `zellige train …`: what they train and on what, and what they share, on
+// train.h - the commands `zellige train …`: their data and models, and functions that they share, based on
 // model/zellige_nn.h.
 
 #ifndef TRAIN_H
@@ -17,11 +17,11 @@ enum { TRAIN_PIXELS = 784, TRAIN_CLASSES = 10 };
 
 struct train_dataset {
     int count;
-    unsigned char *image; // (count, TRAIN_PIXELS), as the file has them; owned
+    unsigned char *image; // (count, TRAIN_PIXELS), bytes as in the file; owned
     unsigned char *label; // (count); owned
 };
-// Reads one part of the dataset, kind "train" or "t10k", whose files are in the folder, plain or compressed
-// by gzip. Returns false, with a message in `error`, if that fails; else the caller frees *out with
+// Reads one part of the dataset, kind "train" or "t10k", from files in the folder, uncompressed or compressed
+// by gzip. Returns false, with a message in `error`, if that fails; otherwise the caller frees *out with
 // train_free_dataset.
 bool train_read_dataset(struct train_dataset *out, const char *folder, const char *kind, char *error,
                         size_t error_bytes);
@@ -58,7 +58,7 @@ zl_array train_labels(const unsigned char *label, int count);
     {"clip", 0, "X", NULL, "largest norm of the gradient (default 1; 0: any)"},                           \
     {"every", 0, "N", NULL, "steps from one test to the next (default: a tenth of all)"}
 
-// A training: its parameters, and where they are kept.
+// A training: its parameters, and the checkpoint.
 struct train_run {
     const struct invocation *call;
     zl_nn nn;
@@ -66,28 +66,27 @@ struct train_run {
     const char *checkpoint; // NULL: none
     char about[512];
     int64_t seed;
-    zl_group group; // NULL: this process is alone
-    bool speaks;    // of several ranks, the first
+    zl_group group; // NULL: there is only this process
+    bool speaks;    // prints: only the first of several ranks does
 };
 
-enum { TRAIN_STOPPED = 75 }; // exit code: the job is to be started again (EX_TEMPFAIL)
+enum { TRAIN_STOPPED = 75 }; // exit code: start the job again (EX_TEMPFAIL)
 
-// Reads the options that all commands have and checks them, before data are read. Call train_close in any
-// case. Returns an exit code.
+// Reads and checks the options that all commands have, before data are read. Call train_close in any case.
+// Returns an exit code.
 int  train_begin(struct train_run *run, const struct invocation *call);
-// Makes the table and the trainer, and loads the checkpoint if --resume is given, which must be about the
-// same. Returns an exit code. rows: of the table by which --mesh divides the model.
+// Makes the table and the trainer. With --resume, loads the checkpoint, which must describe the same
+// training. Returns an exit code. rows: of the table by which --mesh divides the model.
 int train_open(struct train_run *run, zl_nn_loss loss, void *data, const zl_train_options *options, int rows,
                const zl_nn_shard *row);
-// Lets SIGTERM and SIGUSR1 end the training after a step, with a checkpoint, and Ctrl-C end it at once.
+// Makes SIGTERM and SIGUSR1 end the training after a step, with a checkpoint, and Ctrl-C at once.
 void train_catch_signals(void);
-// Trains on one batch, a step of the trainer. Sets *stops to whether the training is to end after it. Returns
+// Trains on one batch, a step of the trainer. Sets *stops to whether training should end after it. Returns
 // false after an error or Ctrl-C.
 bool train_step(struct train_run *run, int count, const zl_array *in, zl_train_report *report, bool *stops);
-// Saves the checkpoint, if one is wanted. Returns false, with an error, if that fails.
+// Saves the checkpoint, if a path was given. Returns false, with an error, if that fails.
 bool train_save(struct train_run *run);
-// Ends a training that was asked to stop, in the middle of an epoch or between tests: saves it. Returns an
-// exit code.
+// Saves a training that a signal ended, in the middle of an epoch or between tests. Returns an exit code.
 int  train_stopped(struct train_run *run);
 // Frees the trainer, the parameters and the group.
 void train_close(struct train_run *run);
@@ -96,22 +95,22 @@ int  train_failed(const struct train_run *run);
 
 // Returns the seconds of a monotonic clock.
 double   train_now(void);
-// Returns a pseudorandom number that depends on these three alone.
+// Returns a pseudorandom number that depends only on the three arguments.
 uint64_t train_random(uint64_t seed, uint64_t a, uint64_t b);
-// Replaces the line of progress on standard error if that is a terminal; "" removes it.
+// Replaces the progress line on standard error, if that is a terminal; "" removes it.
 void     train_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 enum { TRAIN_INPUTS_MOST = 3 };
 
-// What is trained on sequences, and tested now and then.
+// A training on sequences, with a test every few steps.
 struct train_task {
     void *data;
     int inputs;
     // Fills in[0..inputs) with rows [first, first + count) of the index-th batch.
     void (*batch)(const struct train_task *task, int64_t seed, int64_t index, int64_t first, int64_t count,
                   zl_array *in);
-    // Measures the model on what it is not trained on. Returns false after an error or Ctrl-C; *accuracy
-    // stays NaN where there is none.
+    // Measures the model on data that it is not trained on. Returns false after an error or Ctrl-C. *accuracy
+    // stays NaN if it is not defined.
     bool (*test)(const struct train_task *task, const struct train_run *run, double *loss, double *accuracy);
     zl_train_options options;
     int64_t every, sequences, tokens; // steps per test; sequences per batch, and tokens per batch
@@ -119,7 +118,7 @@ struct train_task {
 
 // Reads TRAIN_STEP_OPTIONS into task->options, every and sequences. Returns false after a message.
 bool train_read_steps(const struct invocation *call, struct train_task *task);
-// Trains from where the checkpoint ends, with a line per test. Returns an exit code.
+// Trains from the step of the checkpoint on, with a line per test. Returns an exit code.
 int  train_sequences(struct train_run *run, const struct train_task *task);
 
 // train_model.c ---------------------------------------------------------------------------------------------
@@ -134,19 +133,18 @@ int  train_sequences(struct train_run *run, const struct train_task *task);
     {"conv", 0, "N", NULL, "width of the mixer's convolution (default 4, of attention 0; -1: none)"},      \
     {"ffn", 0, "N", NULL, "width inside the MLP (default: 3 times the width; 0: no MLP)"}
 
-// A small language model: blocks of a mixer and a SwiGLU layer, each behind a norm and added to what it
-// reads.
+// A small language model: residual blocks of a mixer and a SwiGLU layer, with a norm before each.
 struct train_model {
     zl_nn_mixer_options mixer;
     int vocabulary, layers, width, ffn;
 };
-// Reads TRAIN_MODEL_OPTIONS over the defaults that are there. Returns false after a message.
+// Reads TRAIN_MODEL_OPTIONS; what they do not set keeps its default. Returns false after a message.
 bool     train_read_model(const struct invocation *call, struct train_model *model);
-// Sets what the training is about: what the format says, the model, and those options of its steps that a
-// resumed training must share.
+// Sets the description of the training: the formatted text, the model, and those options of its steps that a
+// resumed training must have too.
 void train_describe(struct train_run *run, const struct train_task *task, const struct train_model *model,
                     const char *format, ...) __attribute__((format(printf, 4, 5)));
-extern const zl_nn_shard train_shards[]; // how that model is divided
+extern const zl_nn_shard train_shards[]; // how the model is divided
 extern const int train_shard_rows;
 // Returns the model's logits, of the shape (batch, time, vocabulary), for ids of the shape (batch, time).
 zl_array train_logits(zl_nn nn, const struct train_model *model, zl_array ids);

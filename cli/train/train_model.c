@@ -47,7 +47,8 @@ void train_describe(struct train_run *run, const struct train_task *task, const 
              m->mixer.conv, m->ffn, (long long)task->sequences, task->options.accumulate);
 }
 
-// Heads and hidden units lie on tensor; the low rank of a decay and the norm of all heads are whole there.
+// Heads and hidden units are divided along tensor; the first factor of a decay of low rank and the norm of
+// all heads are not.
 const zl_nn_shard train_shards[] = {
     {"*.mixer.o.weight", .fsdp = 0, .tensor = 1},
     {"*.mixer.decay_in.weight", .fsdp = 0, .tensor = -1},

@@ -1,5 +1,5 @@
-// train_run.c - what all trainings share: options, checkpoints, steps with tests between them, and what is
-// printed.
+// train_run.c - functions that all trainings share: options, checkpoints, steps with tests between them, and
+// output.
 
 #include "train.h"
 
@@ -97,7 +97,7 @@ int train_open(struct train_run *run, zl_nn_loss loss, void *data, const zl_trai
     if (is_wide(run))
         snprintf(run->about + at, sizeof run->about - at, " --dtype f64");
     run->trainer = zl_trainer_new(run->nn, loss, data, options);
-    // A job that is started again has the same command as at first, when there is nothing to go on from.
+    // A job that is restarted has the same command as at first, when there was no checkpoint yet.
     bool resume = cli_option(run->call, "resume") && !access(run->checkpoint, F_OK);
     return run->trainer && (!resume || zl_trainer_load(run->trainer, run->checkpoint, run->about))
                ? CLI_OK
@@ -112,7 +112,7 @@ void train_close(struct train_run *run) {
 
 // Signals ---------------------------------------------------------------------------------------------------
 
-static volatile sig_atomic_t asked; // to stop
+static volatile sig_atomic_t asked; // a signal has requested to stop
 
 static void ask_to_stop(int signal_number) {
     (void)signal_number;
@@ -206,8 +206,8 @@ static void report(const struct train_run *run, const struct train_task *task, c
     fflush(stdout);
 }
 
-// Steps up to the next test. *loss is their mean. *stops: they end before, as a signal asked for. False after
-// an error or Ctrl-C.
+// Trains up to the next test. Sets *loss to the mean of the steps. *stops: a signal ended them earlier.
+// Returns false after an error or Ctrl-C.
 static bool some_steps(struct train_run *run, const struct train_task *task, int64_t until, double *loss,
                        zl_train_report *last, bool *stops) {
     int64_t batches = 0, first, count;
@@ -245,7 +245,7 @@ int train_sequences(struct train_run *run, const struct train_task *task) {
     int64_t kept = zl_trainer_steps(run->trainer), all = task->options.steps;
     bool done = true, stops = false;
     train_catch_signals();
-    cli_json_to(NULL, true); // a line per test
+    cli_json_to(NULL, true); // one line per test
     while (done && kept < all && !stops) {
         int64_t next = (kept / task->every + 1) * task->every, until = next < all ? next : all;
         double loss = 0, tested = NAN, accuracy = NAN, start = train_now();

@@ -30,45 +30,47 @@ bool lm_fail(struct lm_error *error, const char *format, ...) __attribute__((for
 
 enum { LM_EOS_MOST = 16 };
 
-// Layers of linear attention by the gated delta rule: none; their projections in two matrices, rows grouped
-// by key heads; each its own matrix. With them norms are zero-centred: the weight is added to 1.
+// How layers of linear attention by the gated delta rule store their projections: there are no such layers;
+// in two matrices, with rows grouped by key heads; each as its own matrix. In models with such layers norms
+// are zero-centred: 1 is added to the weight.
 enum lm_delta_kind { LM_DELTA_NONE, LM_DELTA_FUSED, LM_DELTA_PARTED };
 
-// What the configurations of a model_type leave unsaid. A related architecture is one more row.
+// What a model_type implies that its configurations do not contain. A related architecture is one more row.
 struct lm_family {
     const char *type;   // model_type of config.json
     bool qkv_bias;      // q, k and v have a bias
     bool qk_norm;       // q and k are normalised per head before their rotation
-    bool experts;       // MLPs are mixtures of experts, where the configuration does not except a layer
-    bool renormalise;   // the chosen experts' weights add up to 1
-    bool shared_expert; // one more expert, behind a sigmoid gate, takes every token
-    int router_bits;    // that routers keep when all is quantised to fewer; 0: they are matrices like others
+    bool experts;       // MLPs are mixtures of experts, unless the configuration makes a layer dense
+    bool renormalise;   // the weights of the chosen experts are scaled to add up to 1
+    bool shared_expert; // one more expert, multiplied by a sigmoid gate, takes every token
+    int router_bits;    // bits that routers keep if the model is quantised to fewer; 0: as other matrices
     enum lm_delta_kind delta;
 };
 
 enum lm_rope_kind { LM_ROPE_DEFAULT, LM_ROPE_LINEAR, LM_ROPE_LLAMA3, LM_ROPE_YARN };
 
-// Rotary positions. Fields after `theta` are of the kinds that scale them.
+// Rotary positions. The fields after `theta` belong to the kinds that scale positions.
 struct lm_rope {
     enum lm_rope_kind kind;
-    int dims; // features of a head that are rotated, from the first
+    int dims; // features of a head that are rotated, beginning with the first
     double theta, factor;
     double low_frequency, high_frequency; // llama3
     double beta_fast, beta_slow;          // YaRN
-    double magnitude;                     // YaRN: what q and k are multiplied by
-    int64_t original;                     // positions that the model was trained on
+    double magnitude;                     // YaRN: factor of q and k
+    int64_t original;                     // number of positions in training
 };
 
 struct lm_config {
     const struct lm_family *family;
     int hidden, layers, heads, kv_heads, head_dim, ffn, vocabulary;
     double eps;
-    int64_t positions; // that the model was made for
+    int64_t positions; // number of positions that the model was made for
     bool tied;         // the matrix of the logits is the embedding
     bool qkv_bias, output_bias, mlp_bias;
-    bool output_gate; // q has as many features more, whose sigmoid multiplies what the heads give
+    bool output_gate; // q has twice as many features; the sigmoid of the additional ones multiplies the
+                      // heads' results
     struct lm_rope rope;
-    int64_t window; // keys that a query of a sliding layer sees; 0: all
+    int64_t window; // number of keys that a query in a sliding layer sees; 0: all
     bool *slides;   // per layer
     bool *sparse;   // per layer: its MLP is a mixture of experts
     bool *linear;   // per layer: its attention is linear
@@ -79,13 +81,13 @@ struct lm_config {
     int experts, experts_used, expert_ffn, shared_ffn;
     bool renormalise;
     int bos, eos[LM_EOS_MOST], eos_count; // bos -1: none
-    text_json_value root;         // the whole file, which quantisation is looked up in
-    text_json_value quantization; // of MLX's checkpoints; NULL: none
+    text_json_value root;         // the whole file, in which the quantisation of matrices is looked up
+    text_json_value quantization; // in MLX's checkpoints; NULL: none
 };
 
-// Reads folder/config.json, in the hub's dialect or that of transformers 5, and the end tokens of
-// generation_config.json. Fields that are unknown and set are refused, since they could change what the
-// model computes. *config is freed with lm_config_free, also after an error.
+// Reads folder/config.json, in the format of the hub or of transformers 5, and the end tokens of
+// generation_config.json. Unknown fields that are set are refused, since they could change what the model
+// computes. *config is freed with lm_config_free, also after an error.
 bool lm_config_read(struct lm_config *config, const char *folder, struct lm_error *error);
 // Reads a parsed config.json alone, which it takes over. Errors begin with `path`. *config is freed with
 // lm_config_free, also after an error.
@@ -151,7 +153,7 @@ struct lm_linear {
     zl_array weight, scales, biases, bias; // scales: NULL for floats; bias: NULL for none
     int group_size, bits;
     const char *mode;
-    zl_dtype rows; // of the result of lm_linear_rows; ZL_DTYPE_COUNT: that of the matrix or its scales
+    zl_dtype rows; // dtype of the results of lm_linear_rows; ZL_DTYPE_COUNT: that of the matrix or its scales
 };
 
 // Loads NAME.weight, its scales and biases if it is quantised, and NAME.bias if `bias`: a matrix if
@@ -185,33 +187,33 @@ zl_array lm_linear_rows(const struct lm_linear *linear, zl_array ids);
 
 // lm_cache.c ------------------------------------------------------------------------------------------------
 
-enum { LM_CACHE_PAGE = 256 }; // positions by which a cache grows
+enum { LM_CACHE_PAGE = 256 }; // number of positions by which a cache grows
 
 // Keys or values (batch, kv_heads, capacity, head_dim), or their codes with scales and biases, as zl_quantize
 // returns them.
 typedef zl_array lm_heads[3];
 
-// What one layer keeps of a sequence: keys and values of attention; for linear attention the state of
-// lm_delta_apply. NULL: nothing yet.
+// The cache of one layer: keys and values of attention, or the state of lm_delta_apply in linear attention.
+// NULL: nothing yet.
 struct lm_kept {
     lm_heads keys, values;
     zl_array recent, state;
 };
 
-// What a sequence has seen, or sequences of one batch.
+// The cache of a sequence, or of all sequences of a batch.
 struct lm_cache {
     int layers;
     struct lm_kept *layer;
     int64_t length; // in positions, of all layers
-    int bits;       // of the codes of keys and values; 0: they are as they were computed
-    int group_size; // of codes
-    // int32 (batch): how many of the positions come before each sequence, and are not seen; NULL: none
+    int bits;       // of quantised keys and values; 0: not quantised
+    int group_size; // of quantised keys and values
+    // int32 (batch): the number of unused positions before each sequence; NULL: none
     zl_array skip;
-    // int32 (1): where the next position goes, of all there is room for, not `length`; NULL: behind `length`.
-    // Not retained.
+    // int32 (1): index of the next position in arrays that have their final size, used instead of `length`;
+    // NULL: positions are appended after `length`. Not retained.
     zl_array at;
 };
-enum { LM_CACHE_ARRAYS = 6 }; // of a layer at most
+enum { LM_CACHE_ARRAYS = 6 }; // per layer, at most
 // Makes an empty cache. Returns false if memory runs out.
 bool lm_cache_new(struct lm_cache *cache, int layers);
 // Makes an empty cache that quantises keys and values, of heads of head_dim features, to 4 or 8 bits; 0
@@ -223,7 +225,7 @@ void lm_cache_free(struct lm_cache *cache);
 // views of the cache's arrays. The cache's length stays until lm_cache_advance. Returns false after an
 // error.
 bool lm_cache_append(struct lm_cache *cache, int layer, lm_heads k, lm_heads v);
-// Returns for how many positions there is room: INT64_MAX if nothing is kept by position.
+// Returns the number of positions for which there is room: INT64_MAX if nothing is kept by position.
 int64_t lm_cache_room(struct lm_cache *cache);
 // Makes room for at least `length` positions, and returns lm_cache_room; 0 after an error.
 int64_t lm_cache_reserve(struct lm_cache *cache, int64_t length);
@@ -257,13 +259,13 @@ int  lm_cache_arrays(const struct lm_cache *cache, zl_array *list);
 
 // lm_delta.c ------------------------------------------------------------------------------------------------
 
-// Linear attention by the gated delta rule, behind a short convolution.
+// A layer of linear attention by the gated delta rule, with a short convolution before it.
 struct lm_delta {
-    struct lm_linear in[4];  // qkvz and ba of fused projections; qkv, z, b and a of others
+    struct lm_linear in[4];  // qkvz and ba if projections are fused, otherwise qkv, z, b and a
     struct lm_linear output;
     zl_array convolution;    // (width, channels)
-    zl_array norm;           // of each head's result
-    zl_array rate, bias;     // A_log and dt_bias: how fast the state decays
+    zl_array norm;           // of the result of each head
+    zl_array rate, bias;     // A_log and dt_bias, which determine the decay of the state
 };
 // Loads the tensors of "LAYER.linear_attn". Returns false after an error.
 bool lm_delta_load(struct lm_delta *delta, struct lm_weights *weights, const struct lm_config *config,
@@ -280,31 +282,31 @@ zl_array lm_delta_apply(const struct lm_delta *delta, const struct lm_config *co
 
 struct lm_mlp {
     struct lm_linear gate, up, down;
-    struct lm_linear gate_up; // both as one matrix, of which they are rows; empty where they are not joined
+    struct lm_linear gate_up; // one matrix with the rows of gate and up; empty if they are not joined
 };
 
 struct lm_layer {
     zl_array attention_norm, mlp_norm;
     struct lm_linear q, k, v, output;
-    struct lm_linear qkv; // as gate_up of an MLP
+    struct lm_linear qkv; // like gate_up of an MLP
     zl_array q_norm, k_norm; // NULL: none
-    struct lm_delta delta;   // instead of these, of a layer of linear attention
-    struct lm_mlp mlp;       // of a sparse layer, a stack of experts
+    struct lm_delta delta;   // in a layer of linear attention, instead of q, k, v and output
+    struct lm_mlp mlp;       // in a sparse layer, a stack of experts
     struct lm_linear router, shared_gate;
-    struct lm_mlp shared; // its matrices are NULL where there is none
+    struct lm_mlp shared; // its matrices are NULL if there is none
 };
 
 struct lm_network {
     struct lm_config config;
     struct lm_weights *weights;
-    struct lm_linear embedding, head; // head is empty where it is tied to the embedding
-    zl_array norm, frequencies;       // frequencies: NULL where theta says them
+    struct lm_linear embedding, head; // head is empty if it is tied to the embedding
+    zl_array norm, frequencies;       // frequencies: NULL if theta determines them
     struct lm_layer *layer;
     struct {
-        // what the names of tensors begin with: of the layers, and of the matrix of the logits
+        // prefixes of the names of tensors: of the layers, and of the output matrix
         const char *text, *head;
     } prefix;
-    bool centred; // the file's norms are less 1
+    bool centred; // the norms in the file are stored less 1
 };
 
 // Opens a folder or a GGUF file. Returns false, with an error and an empty network, if that fails. The
@@ -343,17 +345,16 @@ zl_array lm_rope_stretched(const struct lm_rope *rope, zl_array factors);
 
 // lm_sampler.c ----------------------------------------------------------------------------------------------
 
-// What drawing the next id depends on, kept on the device.
+// The state of drawing ids, on the device.
 struct lm_sampler {
     zl_sampling options;
-    zl_array key;     // of the next random number
-    // ids that penalties count, int32 (penalty_window), -1 where there is none yet; NULL: there are no
-    // penalties
+    zl_array key;     // for the next random numbers
+    // int32 (penalty_window): ids that penalties count, -1 for empty places; NULL: there are no penalties
     zl_array history;
     zl_array bias;    // float32 (vocabulary); NULL: none
 };
-// Makes a sampler. Copies the options, of which NULL stands for the most likely ids. Returns false after an
-// error, which includes options that are out of range.
+// Makes a sampler. Copies the options; NULL stands for always taking the most likely id. Returns false after
+// an error, for example if options are out of range.
 bool lm_sampler_new(struct lm_sampler *sampler, const zl_sampling *options, int vocabulary,
                     struct lm_error *error);
 // Releases the arrays of a sampler, and clears it.
@@ -369,7 +370,7 @@ enum { LM_SAMPLER_ARRAYS = 2 };
 int  lm_sampler_arrays(const struct lm_sampler *sampler, zl_array *list);
 // Replaces these arrays by those of the list, which are retained, and returns how many.
 int  lm_sampler_put(struct lm_sampler *sampler, const zl_array *list);
-// Returns whether the sampler takes the most likely id, whatever came before.
+// Returns whether the sampler always takes the most likely id, without penalties or biases.
 bool lm_sampler_is_plain(const struct lm_sampler *sampler);
 // Returns the most likely ids, int32 (count), of logits (count, vocabulary), and sets *log_probability to
 // the logarithms of their probabilities (count), retained. Returns NULL after an error.
@@ -387,10 +388,10 @@ zl_array lm_sample(struct lm_sampler *sampler, zl_array logits, zl_array *log_pr
 struct lm_decode {
     const struct lm_network *network;
     struct lm_cache *cache;
-    struct lm_sampler *const *sampler; // of each sequence
+    struct lm_sampler *const *sampler; // one per sequence
     int count;
-    zl_loop loop; // NULL: none runs
-    int64_t turns, room; // turns that were started; positions that there is room for
+    zl_loop loop; // NULL: no loop runs
+    int64_t turns, room; // turns that were started; positions for which there is room
 };
 // Draws an id from each row of logits (count, vocabulary). Returns them, int32 (count), lent, and sets
 // *log_probability (count), retained; NULL after an error.
@@ -414,16 +415,16 @@ struct zl_sequence_ {
     struct lm_cache cache; // empty while the sequence is joined with others in its batch
     struct lm_sampler sampler;
     int chunk;
-    int32_t *ids;                       // of the prompt, and those that were returned
-    int64_t length, room;               // of ids
-    struct lm_cache past[LM_PAST_MOST]; // states at earlier lengths, in their order; of recurrent caches
+    int32_t *ids;                       // of the prompt, and those returned so far
+    int64_t length, room;               // both in ids
+    struct lm_cache past[LM_PAST_MOST]; // states at earlier lengths, ascending; for recurrent caches
     int pasts;
-    // (1), drawn and not returned yet; NULL: none, or in the joined batch, or in the loop
+    // (1): drawn and not returned yet; NULL: none, or in the joined cache of a batch, or in the loop
     zl_array next, next_probability;
     struct lm_sampler *own_sampler[1];
     struct lm_decode decode;
-    zl_array *list;                  // room for what is evaluated together
-    zl_batch batch;                  // NULL: none
+    zl_array *list;                  // room for arrays that are evaluated together
+    zl_batch batch;                  // NULL: in no batch
 };
 
 // Computes the prompt, if need be, and draws the first id after it. Returns false after an error.
@@ -435,7 +436,7 @@ bool lm_sequence_take(zl_sequence s, zl_token token);
 
 // lm_batch.c ------------------------------------------------------------------------------------------------
 
-// Gives each sequence its own cache again. A NULL batch needs nothing. Returns false after an error.
+// Gives each sequence its own cache again. A NULL batch is allowed. Returns false after an error.
 bool lm_batch_apart(zl_batch batch);
 
 #endif

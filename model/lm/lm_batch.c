@@ -1,8 +1,8 @@
-// lm_batch.c - several sequences in one step: their caches are joined to one, in which the ends of the
-// sequences lie side by side.
+// lm_batch.c - computes several sequences in one step: their caches are joined to one cache, in which all
+// sequences end at the same position.
 //
-// A sequence that is used by itself, or joins or leaves, takes the caches apart again; the next step joins
-// them anew, which copies them once.
+// A sequence that is used by itself, joins or leaves makes the batch give each sequence its own cache again.
+// The next step joins the caches once more, which copies them.
 
 #include "lm.h"
 
@@ -15,7 +15,7 @@ struct zl_batch_ {
     zl_sequence *member;
     int count, room;
     bool joined;
-    // While joined, of all members: what they keep, and what was drawn and is not returned yet, (count).
+    // While joined: the cache of all members, and the ids (count) that were drawn and not returned yet.
     struct lm_cache cache;
     zl_array next, next_probability;
     struct lm_sampler **sampler;
@@ -62,7 +62,7 @@ bool lm_batch_apart(zl_batch b) {
     return apart;
 }
 
-// The joined cache has all of the members' own then.
+// Frees the sequence's own cache and next id, whose contents are in the joined cache.
 static void forget_own(zl_sequence s) {
     lm_cache_free(&s->cache);
     zl_release(s->next);

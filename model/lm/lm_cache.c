@@ -1,5 +1,5 @@
-// lm_cache.c - what a sequence has seen: keys and values, in arrays that grow by pages and are written in
-// place, and states.
+// lm_cache.c - the cache of a sequence: keys and values, in arrays that grow by pages and are written in
+// place, and recurrent states.
 
 #include "lm.h"
 
@@ -7,7 +7,7 @@
 
 enum { PARTS = 8, PARTS_BY_POSITION = 6 };
 
-// The arrays of a layer, so that what holds for all of them is said once.
+// Lists the arrays of a layer, so that loops can treat them all alike: first those with an axis of positions.
 static void parts_of(struct lm_kept *kept, zl_array *part[static PARTS]) {
     for (int i = 0; i < 3; i++)
         part[i] = &kept->keys[i], part[3 + i] = &kept->values[i];
@@ -45,7 +45,7 @@ void lm_cache_free(struct lm_cache *cache) {
     *cache = (struct lm_cache){0};
 }
 
-// *kept becomes `next`, which is retained; false if it is NULL.
+// Replaces *kept by `next`, which it retains. Returns false if `next` is NULL.
 static bool replace(zl_array *kept, zl_array next) {
     if (!zl_retain(next))
         return false;
@@ -54,8 +54,8 @@ static bool replace(zl_array *kept, zl_array next) {
     return true;
 }
 
-// Room for `length` positions: the old contents, and zeros behind them. Long ones grow by more, so that
-// copying them stays a small part.
+// Returns an array with room for `length` positions: the old contents, then zeros. A long array grows by a
+// sixteenth of its length, so that copying it stays a small part of the work.
 static zl_array grown(zl_array old, zl_array like, int64_t length) {
     int64_t least = length + (old ? length / 16 : 0);
     int64_t capacity = (least + LM_CACHE_PAGE - 1) / LM_CACHE_PAGE * LM_CACHE_PAGE;
@@ -67,7 +67,8 @@ static zl_array grown(zl_array old, zl_array like, int64_t length) {
     return old ? zl_concatenate((zl_array[]){old, room}, 2, 2) : room;
 }
 
-// *kept is written in place when it is evaluated: nothing but the result holds it then.
+// Appends the new positions to *kept, and sets *fresh to all positions. Evaluation writes in place, because
+// nothing but the result holds the old array then.
 static bool append(zl_array *kept, zl_array *fresh, int64_t length) {
     zl_array like = *fresh;
     if (!like)
@@ -82,7 +83,7 @@ static bool append(zl_array *kept, zl_array *fresh, int64_t length) {
     return *fresh;
 }
 
-// Writes one position where `at` says, of as many as there is room for.
+// Writes one position at index `at` of the array. Sets *fresh to the whole array.
 static bool put(zl_array *kept, zl_array *fresh, zl_array at) {
     *fresh = zl_dynamic_slice_update(*kept, *fresh, at, ZL_AXES(2));
     return replace(kept, *fresh);
@@ -206,7 +207,8 @@ bool lm_cache_copy(struct lm_cache *to, const struct lm_cache *from, bool states
     return true;
 }
 
-// Keys or values of one sequence, with zeros before them up to `length`.
+// Returns the first `own` positions of the keys or values of one sequence, with zeros before them, so that
+// there are `length`.
 static zl_array shifted(zl_array kept, int64_t own, int64_t length) {
     zl_array seen = lm_slice(kept, 2, 0, own);
     return own == length ? seen

@@ -44,7 +44,7 @@ static const struct lm_family families[] = {
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
-// Fields that say how a model was trained, stored or is served, not what it computes.
+// Fields about training, storage or serving, which do not change what the model computes.
 static const char *const harmless[] = {
     "_attn_implementation",
     "_name_or_path",
@@ -59,7 +59,7 @@ static const char *const harmless[] = {
     "initializer_range",
     "is_llama_config",
     "label2id",
-    "mamba_ssm_dtype", // states are float32 whatever the weights are
+    "mamba_ssm_dtype", // states are float32 whatever the dtype of the weights
     "max_window_layers",
     "model_type",
     "mtp_num_hidden_layers",
@@ -86,8 +86,8 @@ enum { HARMLESS = sizeof harmless / sizeof *harmless, READ_MOST = 64 };
 
 // Reads config.json, and records which fields were read, so that unknown ones can be found.
 struct reader {
-    text_json_value root;  // of the text model
-    text_json_value outer; // what has it as text_config; NULL: root is the whole file
+    text_json_value root;  // the text model's object
+    text_json_value outer; // the object with root as its text_config; NULL: root is the whole file
     const char *path;
     struct lm_error *error;
     const char *read[READ_MOST];
@@ -95,7 +95,7 @@ struct reader {
     bool failed;
 };
 
-// A field that is not null, of the text model or else of what is around it.
+// Returns a field of the text model, or of the object around it, unless it is null.
 static text_json_value find(const struct reader *r, const char *name) {
     text_json_value value = text_json_get(r->root, name);
     if (!value || text_json_is_null(value))
@@ -115,8 +115,8 @@ static void refuse(struct reader *r, const char *name, const char *why) {
     r->failed = true;
 }
 
-// Numbers are checked here, so that no size overflows an int later. A fallback below `least` means that the
-// field must be there.
+// Reads an integer and checks its range, so that no size overflows an int later. The field is required if
+// `fallback` is below `least`.
 static int64_t integer(struct reader *r, const char *name, int64_t least, int64_t most, int64_t fallback) {
     text_json_value value = field(r, name);
     if (!value && fallback >= least)
@@ -153,7 +153,8 @@ static bool truth(struct reader *r, const char *name, bool fallback) {
     return value ? text_json_true(value) : fallback;
 }
 
-// The text model of a type that also sees is named so with _text behind it, where it stands alone.
+// Finds the family of a model_type. Where the text model of a multimodal type is stored alone, its type has
+// the suffix _text.
 static const struct lm_family *find_family(const char *type) {
     for (int i = 0; i < FAMILIES; i++) {
         size_t length = strlen(families[i].type);
@@ -188,12 +189,13 @@ static bool find_rope_kind(const char *name, enum lm_rope_kind *kind) {
     return false;
 }
 
-// YaRN's attention factor, as its paper (arXiv 2309.00071) and transformers have it.
+// Returns YaRN's attention factor, as in the paper (arXiv 2309.00071) and transformers.
 static double yarn_magnitude(double factor, double scale) {
     return factor > 1 ? 0.1 * scale * log(factor) + 1 : 1;
 }
 
-// Hub files have rope_theta beside rope_scaling, transformers 5 has all of it in rope_parameters.
+// Reads the rotary positions. Files of the hub have rope_theta and rope_scaling, those of transformers 5 have
+// all of it in rope_parameters.
 static void read_rope(struct reader *r, struct lm_config *c) {
     text_json_value nested = field(r, "rope_parameters"), scaling = field(r, "rope_scaling");
     text_json_value all = nested ? nested : scaling;
@@ -234,8 +236,8 @@ static bool list_has(text_json_value list, int value) {
     return false;
 }
 
-// Layers by their type: what attends, and what of the sequence it sees. Without a list every so many-th layer
-// attends fully, or from some layer on a window slides.
+// Sets the kind of a layer from the text that layer_types has for it: full, sliding-window or linear
+// attention.
 static void read_layer_type(struct reader *r, struct lm_config *c, int i, const char *type) {
     bool known = !strcmp(type, "full_attention");
     if (!strcmp(type, "sliding_attention"))
@@ -249,7 +251,8 @@ static void read_layer_type(struct reader *r, struct lm_config *c, int i, const 
 }
 
 // Finds the kind of each layer: sparse or dense, linear or full attention, and with or without a sliding
-// window.
+// window. Without layer_types, every full_attention_interval-th layer of a hybrid model has full attention,
+// and windows slide from layer max_window_layers on.
 static void read_layers(struct reader *r, struct lm_config *c) {
     text_json_value types = field(r, "layer_types"), dense = field(r, "mlp_only_layers");
     bool windowed = truth(r, "use_sliding_window", false);
@@ -277,7 +280,7 @@ static void read_layers(struct reader *r, struct lm_config *c) {
     c->window = window;
 }
 
-// Sizes of the layers of linear attention.
+// Reads the sizes of layers of linear attention.
 static void read_delta(struct reader *r, struct lm_config *c) {
     if (!c->family->delta)
         return;
@@ -350,7 +353,8 @@ static void read_all(struct reader *r, struct lm_config *c) {
     c->vocabulary = (int)integer(r, "vocab_size", 1, 1 << 28, 0);
     c->positions = integer(r, "max_position_embeddings", 1, INT32_MAX, 32768);
     c->eps = number(r, "rms_norm_eps", 1e-6);
-    // What has the text model in it also has the matrix of the logits, and says whether that is its own.
+    // In a multimodal model, the output matrix belongs to the outer object, which says whether it is tied to
+    // the embedding.
     text_json_value tied = text_json_get(r->outer, "tie_word_embeddings");
     c->tied = truth(r, "tie_word_embeddings", false);
     if (tied && text_json_is_bool(tied))
@@ -358,7 +362,7 @@ static void read_all(struct reader *r, struct lm_config *c) {
     c->output_gate = truth(r, "attn_output_gate", c->family->delta != LM_DELTA_NONE);
     bool bias = truth(r, "attention_bias", truth(r, "qkv_bias", c->family->qkv_bias));
     c->qkv_bias = bias;
-    c->output_bias = bias && !c->family->qkv_bias; // Qwen2 has none there
+    c->output_bias = bias && !c->family->qkv_bias; // Qwen2's output matrix has no bias
     c->mlp_bias = truth(r, "mlp_bias", false);
     text_json_value act = field(r, "hidden_act");
     if (act && (!text_json_text(act) || strcmp(text_json_text(act), "silu") != 0))
@@ -413,7 +417,7 @@ bool lm_config_read(struct lm_config *config, const char *folder, struct lm_erro
     if (!root || !lm_config_of(config, root, path, error))
         return false;
     snprintf(path, sizeof path, "%s/generation_config.json", folder);
-    char unread[64]; // it is optional
+    char unread[64]; // receives the message, which is dropped: the file is optional
     text_json_value generation = text_json_load(path, unread, sizeof unread);
     read_ends(config, text_json_get(generation, "eos_token_id"));
     text_json_free(generation);

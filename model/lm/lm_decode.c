@@ -1,9 +1,9 @@
-// lm_decode.c - steps of one token, each a turn of a loop: recorded and planned once for as many positions as
-// the cache has room for.
+// lm_decode.c - decodes one token per step, as turns of a loop, which is recorded and planned once for all
+// positions that the cache has room for.
 //
-// The state of the loop: the ids that were drawn last (count), where they go in the cache (1), the arrays of
-// the samplers, those of the cache. Its results: the ids that a turn draws, which are a part of the next
-// state too, and their logarithms of probability.
+// The state of the loop: the ids drawn last (count), their position in the cache (1), the arrays of the
+// samplers, and those of the cache. Its results: the ids that a turn draws, which are also part of the next
+// state, and the logarithms of their probabilities.
 
 #include "lm.h"
 
@@ -18,7 +18,7 @@ static bool all_are_plain(struct lm_sampler *const *sampler, int count) {
     return plain;
 }
 
-// Draws row by row.
+// Draws from each row with its own sampler.
 static zl_array draw_each(struct lm_sampler *const *sampler, int count, zl_array logits,
                           zl_array *log_probability) {
     zl_array *each = calloc((size_t)count * 2, sizeof *each), id = NULL;
@@ -48,9 +48,10 @@ zl_array lm_decode_draw(struct lm_sampler *const *sampler, int count, zl_array l
 
 // A turn ----------------------------------------------------------------------------------------------------
 
-enum { IDS, AT, FIRST }; // places in the state
+enum { IDS, AT, FIRST }; // indices in the state
 
-// The arrays of the samplers, in their places. Returns where those of the cache begin.
+// Lists the arrays of the samplers at their places in the state. Returns the index at which those of the
+// cache begin.
 static int list_samplers(const struct lm_decode *d, zl_array *list) {
     int count = FIRST;
     for (int i = 0; i < d->count; i++)
@@ -58,7 +59,8 @@ static int list_samplers(const struct lm_decode *d, zl_array *list) {
     return count;
 }
 
-// A copy of the samplers, with arrays of the state. Returns how many it took of it.
+// Copies the samplers, with arrays of the state instead of their own. Returns how many arrays of the state
+// were used.
 static int copy_samplers(const struct lm_decode *d, const zl_array *in, struct lm_sampler *copy,
                          struct lm_sampler **each) {
     int taken = 0;
@@ -108,8 +110,8 @@ static bool turn(void *data, int count, const zl_array *in, zl_outputs *out) {
         struct lm_decode after = *d;
         after.sampler = each;
         lm_cache_arrays(&cache, list + list_samplers(&after, list));
-        // All else has read where the ids went before that changes: so it stays where it is, and so do
-        // arguments of kernels.
+        // The position changes only after all kernels that read it, so that it is updated in place and
+        // kernels keep their arguments.
         list[IDS] = next, list[AT] = zl_add(zl_depends(in[AT], &next, 1), zl_scalar_int(1));
         given = give_all(count, list, out) && zl_give(out, next) && zl_give(out, probability);
     }
@@ -125,13 +127,13 @@ static bool turn(void *data, int count, const zl_array *in, zl_outputs *out) {
 
 // Loops -----------------------------------------------------------------------------------------------------
 
-// Room for the state of a loop.
+// Returns an array with room for the state of a loop.
 static zl_array *new_list(const struct lm_decode *d) {
     return calloc(FIRST + (size_t)d->count * LM_SAMPLER_ARRAYS + (size_t)d->cache->layers * LM_CACHE_ARRAYS,
                   sizeof(zl_array));
 }
 
-// The loop takes over what the cache has; of small arrays it takes copies.
+// Begins a loop. It takes over the arrays of the cache; those of the samplers are retained for it.
 static bool begin(struct lm_decode *d, zl_array next) {
     zl_array *list = new_list(d);
     const int32_t length = (int32_t)d->cache->length;
@@ -151,7 +153,8 @@ static bool begin(struct lm_decode *d, zl_array next) {
     return d->loop;
 }
 
-// The cache gives up what the loop had where that failed.
+// Ends the loop and gives its arrays back to the cache and the samplers. If the loop failed, the cache is
+// left without arrays.
 static bool take_back(struct lm_decode *d) {
     zl_array *list = new_list(d);
     bool ended = zl_loop_end(d->loop, list);
@@ -179,7 +182,7 @@ bool lm_decode_end(struct lm_decode *d, zl_array *next, zl_array *probability) {
     return ended && *next && *probability;
 }
 
-// Once the first turn was started, all that was drawn is the loop's.
+// After its first turn the loop owns all ids that were drawn, and *next and *probability are NULL.
 bool lm_decode_step(struct lm_decode *d, zl_array *next, zl_array *probability, zl_array *id,
                     zl_array *log_probability) {
     if (d->loop && d->cache->length + d->turns == d->room && !lm_decode_end(d, next, probability))

@@ -10,7 +10,7 @@
 
 struct sizes {
     int keys, values; // features of all heads
-    int channels;     // of the convolution: q, k and v
+    int channels;     // of the convolution: those of q, k and v
 };
 
 static struct sizes sizes_of(const struct lm_config *c) {
@@ -25,8 +25,8 @@ static zl_array load_vector(struct lm_weights *weights, const char *layer, const
     return zl_retain(lm_weights_take(weights, name, ZL_SHAPE(size), error));
 }
 
-// Torch stores (channels, 1, width), MLX (channels, width, 1). Returned is (width, channels), contiguous, as
-// soon as it is computed.
+// Loads the weights of the convolution, which PyTorch stores as (channels, 1, width) and MLX as (channels,
+// width, 1). Returns (width, channels), contiguous once it is computed.
 static zl_array load_convolution(struct lm_weights *weights, const struct lm_config *c, const char *layer,
                                  struct lm_error *error) {
     char name[256];
@@ -86,7 +86,8 @@ void lm_delta_free(struct lm_delta *delta) {
 
 // Computing -------------------------------------------------------------------------------------------------
 
-// Parts of the last axis, each of so many features of each of `heads` groups: (batch, T, heads * size).
+// Returns the next `size` features of each of the `heads` groups, as (batch, T, heads * size), and advances
+// *at.
 static zl_array part(zl_array grouped, int *at, int size) {
     zl_array one = zl_flatten(lm_slice(grouped, 3, *at, *at + size), 2, 3);
     *at += size;
@@ -97,7 +98,8 @@ struct projected {
     zl_array qkv, z, b, a;
 };
 
-// Fused projections have, for each key head, its q and k, and v and z of the value heads that share it.
+// Computes the projections. Fused ones contain, for each key head, its q and k, and v and z of the value
+// heads that share it.
 static struct projected project(const struct lm_delta *delta, const struct lm_config *c, zl_array x) {
     if (c->family->delta == LM_DELTA_PARTED)
         return (struct projected){lm_linear_apply(&delta->in[0], x), lm_linear_apply(&delta->in[1], x),
@@ -112,8 +114,8 @@ static struct projected project(const struct lm_delta *delta, const struct lm_co
     return (struct projected){zl_concatenate((zl_array[]){q, k, v}, 3, -1), z, b, a};
 }
 
-// x (batch, T, channels) convolved along T, each channel by itself, with its past before it: *recent, the
-// last width - 1 inputs, or zeros. *recent becomes what the next call needs.
+// Convolves x (batch, T, channels) along T, each channel by itself. Before x come the last width - 1 inputs,
+// *recent, or zeros if it is NULL. Sets *recent for the next call.
 static zl_array convolve(zl_array x, zl_array weight, zl_array *recent) {
     int64_t width = zl_dim(weight, 0), count = zl_dim(x, 1);
     zl_array before =
@@ -148,7 +150,7 @@ zl_array lm_delta_apply(const struct lm_delta *delta, const struct lm_config *c,
                             delta->bias, NAN, true, true, out))
         return NULL;
     state[1] = out[1];
-    // The norm and its gate are float32, whatever the model is.
+    // The norm and its gate are computed in float32, whatever the dtype of the model.
     zl_array gate = silu(zl_astype(zl_unflatten(p.z, -1, value_shape), ZL_FLOAT32));
     zl_array normed = zl_fast_rms_norm(out[0], delta->norm, c->eps);
     zl_array y = zl_astype(zl_multiply(normed, gate), zl_dtype_of(x));

@@ -1,8 +1,8 @@
-// lm_gguf.c - checkpoints in llama.cpp's format: the metadata as a configuration, the tensors under the names
-// of the hub.
+// lm_gguf.c - checkpoints in llama.cpp's format: makes a configuration from the metadata, and gives the
+// tensors the names that the hub has for them.
 //
-// Arrays of a quantised tensor are those that zl_load_gguf makes of it. What is computed in: the dtype of the
-// matrices where they are floats of one dtype, else float32.
+// The arrays of a quantised tensor are those that zl_load_gguf makes of it. The model is computed in the
+// dtype of its matrices if all are floats of one dtype, otherwise in float32.
 
 #include "lm.h"
 
@@ -11,11 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-// How general.architecture differs from the model_type it becomes. A related architecture is one more row.
+// Maps general.architecture to a model_type, with the differences. A related architecture is one more row.
 struct architecture {
     const char *name, *type;
-    bool permuted;    // rows of q and k lie in pairs that are rotated together, not half a head apart
-    bool renormalise; // the chosen experts' weights add up to 1
+    bool permuted;    // features of q and k that are rotated together are adjacent rows, not half a head
+                      // apart
+    bool renormalise; // the weights of the chosen experts are scaled to add up to 1
 };
 static const struct architecture architectures[] = {
     {.name = "llama", .type = "llama", .permuted = true},
@@ -25,7 +26,8 @@ static const struct architecture architectures[] = {
     {.name = "qwen3moe", .type = "qwen3_moe", .renormalise = true},
 };
 
-// Keys behind the architecture's name, and what config.json calls them. scaling: a member of rope_scaling.
+// Keys after the prefix ARCHITECTURE., and their names in config.json. scaling: the name is a member of
+// rope_scaling.
 struct key {
     const char *name, *field;
     bool needed, scaling;
@@ -48,7 +50,7 @@ static const struct key keys[] = {
     {"rope.scaling.original_context_length", "original_max_position_embeddings", .scaling = true},
     {"rope.scaling.yarn_beta_fast", "beta_fast", .scaling = true},
     {"rope.scaling.yarn_beta_slow", "beta_slow", .scaling = true},
-    // Read on their own, or said by the tensors.
+    // Read elsewhere, or known from the tensors.
     {"vocab_size", NULL},
     {"attention.value_length", NULL},
     {"expert_weights_norm", NULL},
@@ -57,7 +59,7 @@ static const struct key keys[] = {
     {"rope.scaling.finetuned", NULL},
 };
 
-// Tensors of a layer, behind "blk.N.", then those of the whole model.
+// Names of the tensors of a layer, without the prefix "blk.N."; after them, those of the whole model.
 static const struct {
     const char *name, *becomes;
 } names[] =
@@ -89,7 +91,7 @@ static const struct {
 };
 #define COUNT_OF(list) (sizeof(list) / sizeof *(list))
 
-// Metadata is that of the first part, and tensors are those of all.
+// The metadata is that of the first part, the tensors are those of all parts.
 struct gguf {
     const char *path;
     zl_file **file;
@@ -126,19 +128,20 @@ static const char *text_of(const zl_metadata *note) {
     return note->texts == 1 && !note->is_list ? note->text[0].data : NULL;
 }
 
-// A number, truth values as 0 and 1; NaN: it is none.
+// Returns a number, with booleans as 0 and 1, or NaN if the entry is not a number.
 static double number_of(const zl_metadata *note) {
     return note->array && zl_size(note->array) == 1 ? zl_item(note->array) : NAN;
 }
 
-// An integer behind the architecture's name, such as the number of heads; 0: it is not there.
+// Returns an integer whose key has the architecture as a prefix, such as the number of heads; 0 if there is
+// none.
 static int64_t integer_of(const struct gguf *g, const char *key) {
     zl_metadata note;
     double value = find_key(g, key, &note) ? number_of(&note) : 0;
     return value >= 0 && value <= INT32_MAX ? (int64_t)value : 0;
 }
 
-// The index-th tensor of all parts; NULL past the last.
+// Returns the index-th tensor of all parts; NULL past the last.
 static zl_array tensor_at(const struct gguf *g, int index, const char **name) {
     for (int f = 0; f < g->files; index -= zl_file_count(g->file[f]), f++)
         if (index < zl_file_count(g->file[f])) {
@@ -172,7 +175,7 @@ static bool find_architecture(struct gguf *g) {
                                       name ? name : "", list);
 }
 
-// A key of the architecture that is unknown could change what the model computes.
+// Refuses unknown keys of the architecture, since they could change what the model computes.
 static bool check_keys(const struct gguf *g) {
     const char *name = g->architecture->name;
     size_t length = strlen(name);
@@ -199,7 +202,7 @@ static bool write_numbers(const struct gguf *g, bool scaling, FILE *out) {
         if (there ? !isfinite(value) : keys[i].needed)
             return lm_fail(g->error, "%s: key '%s.%s' is %s", g->path, g->architecture->name, keys[i].name,
                            there ? "not a finite number" : "missing");
-        if (there && value != 0) // a count of 0 says that there is none of it
+        if (there && value != 0) // a count of 0 means that the model has none
             fprintf(out, ", \"%s\": %.17g", keys[i].field, value);
     }
     return true;
@@ -225,7 +228,7 @@ static bool write_rope(const struct gguf *g, FILE *out) {
     return written;
 }
 
-// Layers without a router are dense.
+// Writes the list of dense layers, which are those without a router.
 static void write_dense_layers(const struct gguf *g, FILE *out) {
     char name[64];
     int64_t layers = integer_of(g, "block_count");
@@ -299,7 +302,8 @@ static bool read_config(const struct gguf *g, struct lm_config *config) {
 
 // Tensors ---------------------------------------------------------------------------------------------------
 
-// What a matrix in the layers is multiplied in; routers, which are always float32, say nothing about it.
+// Returns the dtype in which the model is computed: that of the matrices of its layers. Routers are always
+// float32 and do not count.
 static zl_dtype computed_in(const struct gguf *g) {
     zl_dtype dtype = ZL_DTYPE_COUNT;
     const char *name;
@@ -314,8 +318,8 @@ static zl_dtype computed_in(const struct gguf *g) {
     return dtype == ZL_DTYPE_COUNT ? ZL_FLOAT32 : dtype;
 }
 
-// The name of the hub; names that are unknown stay as they are, and are refused where nobody asks for them.
-// *base: what the tensor is called in its layer.
+// Writes the hub's name of a tensor. Unknown names stay as they are; they are refused later, as tensors that
+// nothing took. Sets `base` to the tensor's name within its layer.
 static void rename_tensor(const char *name, char base[static 64], char *out, size_t bytes) {
     const char *rest = name, *dot = strrchr(name, '.');
     int layer = -1, read = 0;
@@ -332,8 +336,8 @@ static void rename_tensor(const char *name, char base[static 64], char *out, siz
             snprintf(out, bytes, "%s%s", outer_names[i].becomes, dot);
 }
 
-// Rows (heads, pairs, 2, …) as (heads, 2, pairs, …): the features that are rotated together lie half a head
-// apart.
+// Reorders rows (heads, pairs, 2, …) to (heads, 2, pairs, …), so that features that are rotated together are
+// half a head apart.
 static zl_array unpermute(zl_array a, int64_t heads) {
     int64_t pairs = heads ? zl_dim(a, 0) / heads / 2 : 0;
     if (!pairs || zl_dim(a, 0) % (2 * heads))
@@ -388,7 +392,8 @@ static bool load_part(struct gguf *g, const char *path) {
     return true;
 }
 
-// The first part says how many there are; the names of the others differ from its own in their number.
+// Opens the other parts. The first part has their number, and their file names differ from its own only in
+// the index.
 static bool load_parts(struct gguf *g) {
     zl_metadata note;
     if (!load_part(g, g->path))

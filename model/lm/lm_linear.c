@@ -1,4 +1,5 @@
-// lm_linear.c - matrices of a model, as floats or as MLX quantised them, which config.json says per matrix.
+// lm_linear.c - matrices of a model, as floats or quantised by MLX; config.json describes the quantisation of
+// each matrix.
 
 #include "lm.h"
 
@@ -8,7 +9,8 @@
 
 static const char *const modes[] = {"affine", "mxfp4", "mxfp8", "nvfp4"}, gguf_k[] = "gguf_k";
 
-// Fills how `name` is quantised; the default of all matrices where it is not named. False after an error.
+// Sets how the matrix `name` is quantised, by the default of all matrices if it has no entry. Returns false
+// after an error.
 static bool read_quantization(struct lm_linear *linear, const struct lm_config *config, const char *name,
                               struct lm_error *error) {
     text_json_value all = config->quantization, own = text_json_get(all, name),
@@ -28,8 +30,8 @@ static bool read_quantization(struct lm_linear *linear, const struct lm_config *
     return true;
 }
 
-// Finds the mode, bits and group size of a quantised matrix from the sizes of its parts, where no
-// configuration gives them: in a file of llama.cpp, each tensor has a type of its own.
+// Finds the mode, bits and group size of a quantised matrix from the sizes of its tensors, if no
+// configuration has them: in llama.cpp's files each tensor has its own type.
 static bool find_quantization(struct lm_linear *linear, struct lm_weights *weights, const char *name,
                               int inputs, struct lm_error *error) {
     int64_t words = lm_weights_columns(weights, name, "weight"),
@@ -46,7 +48,7 @@ static bool find_quantization(struct lm_linear *linear, struct lm_weights *weigh
     return true;
 }
 
-// Takes one tensor of a matrix, `outputs` rows of `columns`, or a stack of them.
+// Takes one tensor of a matrix with `outputs` rows of `columns` elements, or of a stack of such matrices.
 static zl_array take(struct lm_weights *weights, const char *name, const char *part, int experts,
                      int64_t outputs, int64_t columns, struct lm_error *error) {
     char full[320];
@@ -65,7 +67,7 @@ static bool load_quantized(struct lm_linear *linear, struct lm_weights *weights,
         return false;
     snprintf(biases, sizeof biases, "%s.biases", name);
     int64_t groups = inputs / linear->group_size;
-    if (linear->mode == gguf_k) // which bytes there have to be is checked where they are read
+    if (linear->mode == gguf_k) // the number of bytes is checked when they are read
         groups = -1;
     linear->weight =
         take(weights, name, "weight", experts, outputs, (int64_t)inputs * linear->bits / 32, error);
@@ -76,7 +78,7 @@ static bool load_quantized(struct lm_linear *linear, struct lm_weights *weights,
     return linear->scales;
 }
 
-// Experts that a file has one by one become a stack, which is made when it is first used.
+// Stacks experts that are separate in the file. The stack is computed when it is first used.
 zl_array lm_linear_stack(struct lm_weights *weights, const char *mlp, const char *part, int experts,
                          int outputs, int inputs, struct lm_error *error) {
     zl_array *one = calloc((size_t)experts, sizeof *one), stack = NULL;
@@ -141,7 +143,7 @@ void lm_linear_free(struct lm_linear *linear) {
     *linear = (struct lm_linear){0};
 }
 
-// Tensors of a matrix, which has as many rows in each.
+// The tensors of a matrix, all with the same number of rows.
 enum { ROW_TENSORS = 4 };
 static zl_array *tensor_of(struct lm_linear *linear, int index) {
     return index == 0   ? &linear->weight
@@ -214,7 +216,7 @@ zl_array lm_linear_apply_chosen(const struct lm_linear *linear, zl_array x, zl_a
 zl_array lm_linear_rows(const struct lm_linear *linear, zl_array ids) {
     zl_array part[] = {linear->scales ? linear->scales : linear->weight, linear->biases};
     for (int i = 0; i < 2;
-         i++) { // of codes, the numbers that say what they stand for are widened, not the result
+         i++) { // of a quantised matrix, the scales and biases are widened, not the result
         part[i] = part[i] ? zl_take(part[i], ids, 0) : NULL;
         bool floats = part[i] && linear->mode != gguf_k && linear->rows != ZL_DTYPE_COUNT;
         part[i] = floats ? zl_astype(part[i], linear->rows) : part[i];

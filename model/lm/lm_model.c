@@ -1,4 +1,4 @@
-// lm_model.c - the public face of a network: what it is, and its logits without a cache.
+// lm_model.c - the public functions of models: open, describe, and compute logits without a cache.
 
 #include "lm.h"
 
@@ -9,13 +9,13 @@ struct zl_model_ {
     struct lm_network network;
 };
 
-// Gives the caller the message, cut to the room that there is.
+// Copies the message to the caller's buffer, truncated to its size.
 static void say(const struct lm_error *from, char *error, size_t error_bytes) {
     if (error && error_bytes)
         snprintf(error, error_bytes, "%s", from->text);
 }
 
-// Opens a checkpoint, or with a seed what config.json alone says.
+// Opens a checkpoint, or with `seed` makes random weights for a config.json.
 static zl_model open_model(const char *function, const char *path, const int64_t *seed, char *error,
                            size_t error_bytes) {
     struct lm_error why = {""};
@@ -49,7 +49,7 @@ const struct lm_network *lm_network_of(zl_model model) {
     return &model->network;
 }
 
-// Elements, and the bytes that hold them.
+// A number of elements, and of the bytes that hold them.
 struct size {
     double elements, bytes;
 };
@@ -59,7 +59,7 @@ static void count_array(struct size *s, zl_array a, double share) {
     s->bytes += a ? share * (double)zl_nbytes(a) : 0;
 }
 
-// share: of it that counts.
+// Adds a matrix, of which the fraction `share` counts.
 static void count_matrix(struct size *s, const struct lm_linear *l, double share) {
     zl_array beside[] = {l->scales, l->biases};
     if (!l->weight)
@@ -86,7 +86,7 @@ static void count_delta(struct size *s, const struct lm_delta *d) {
         count_array(s, vector[i], 1);
 }
 
-// experts: the share of them that counts.
+// Adds a layer. experts: the fraction of its experts that counts.
 static void count_layer(struct size *s, const struct lm_layer *l, double experts) {
     const struct lm_linear *matrix[] = {&l->q, &l->k, &l->v, &l->output, &l->router, &l->shared_gate};
     zl_array vector[] = {l->attention_norm, l->mlp_norm, l->q_norm, l->k_norm};
@@ -99,7 +99,7 @@ static void count_layer(struct size *s, const struct lm_layer *l, double experts
     count_delta(s, &l->delta);
 }
 
-// active: only what one token is multiplied by.
+// Counts the whole network, or if `active` only the matrices by which one token is multiplied.
 static struct size count_network(const struct lm_network *n, bool active) {
     const struct lm_config *c = &n->config;
     struct size s = {0};
@@ -112,7 +112,7 @@ static struct size count_network(const struct lm_network *n, bool active) {
     return s;
 }
 
-// Layers whose cache grows with each position.
+// Returns the number of layers whose cache grows with each position.
 static size_t attending_layers(const struct lm_config *c) {
     size_t count = 0;
     for (int i = 0; i < c->layers; i++)
@@ -133,7 +133,7 @@ zl_model_info zl_model_about(zl_model model) {
     const struct lm_config *c = &n->config;
     struct size all = count_network(n, false), active = count_network(n, true);
     zl_dtype dtype = computed_in(n);
-    dtype = dtype == ZL_UINT8 ? ZL_BFLOAT16 : dtype; // what codes with scales that are bytes become
+    dtype = dtype == ZL_UINT8 ? ZL_BFLOAT16 : dtype; // the dtype that codes with 8-bit scales are decoded to
     return (zl_model_info){.type = c->family->type,
                            .layers = c->layers,
                            .hidden = c->hidden,

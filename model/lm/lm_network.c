@@ -1,5 +1,5 @@
-// lm_network.c - a decoder: embedding, layers of attention and MLP with norms before them, the last norm, the
-// logits.
+// lm_network.c - a decoder: the embedding, layers of attention and MLP with a norm before each, the last
+// norm, and the logits.
 
 #include "lm.h"
 
@@ -16,7 +16,7 @@ struct loader {
     char layer[64]; // "model.layers.3"
 };
 
-// Names begin in these ways: of text models, of models that also see, and of those that mlx-lm converted.
+// Prefixes of tensor names: of text models, of multimodal models, and of models that mlx-lm converted.
 static const struct {
     const char *text, *head;
 } prefixes[] = {
@@ -71,8 +71,8 @@ static bool load_vector(struct loader *l, zl_array *vector, const char *part, in
     return *vector;
 }
 
-// The weight of a norm. Those less 1 become whole when they are first used, as float32: a sum of bfloat16
-// would lose bits.
+// Loads the weight of a norm. If it is stored less 1, the 1 is added when it is first used, in float32, since
+// a sum in bfloat16 would lose bits.
 static bool load_norm(struct loader *l, zl_array *norm, const char *part, int size) {
     if (!load_vector(l, norm, part, size) || !l->network->centred)
         return *norm;
@@ -107,8 +107,8 @@ static bool load_mlp(struct loader *l, struct lm_mlp *mlp, const char *part, int
            load_matrix(l, &mlp->down, down, hidden, ffn, bias);
 }
 
-// Experts whose matrices are in two stacks, gate and up of each above each other: (experts, 2 ffn, hidden)
-// and (experts, hidden, ffn).
+// Loads experts that are stored as two stacks: (experts, 2 ffn, hidden) with the rows of gate before those of
+// up, and (experts, hidden, ffn).
 static bool load_stacks(struct loader *l, struct lm_mlp *mlp) {
     const struct lm_config *c = &l->network->config;
     char name[192];
@@ -156,7 +156,8 @@ static bool load_layer(struct loader *l, int index) {
            (c->sparse[index] ? load_experts(l, layer) : load_mlp(l, &layer->mlp, "mlp", c->ffn, c->mlp_bias));
 }
 
-// A file of llama.cpp may have factors of the wave lengths, and then says nothing else about them.
+// Loads factors by which the wave lengths are multiplied. A file of llama.cpp may have them instead of other
+// scaling.
 static bool load_frequencies(struct loader *l, struct lm_network *n) {
     static const char factors[] = "rope_freqs.weight";
     const struct lm_rope *rope = &n->config.rope;
@@ -194,8 +195,8 @@ static bool load(struct lm_network *n, struct lm_error *error) {
     return lm_weights_all_used(n->weights, c->tied, error);
 }
 
-// On a GPU, where each product costs a launch, those of the same input are one. On the CPU matrices stay as
-// the file has them.
+// Joins matrices that multiply the same input, on devices other than the CPU, where each product costs a
+// launch. On the CPU the matrices stay as they are in the file.
 static bool join_layers(struct lm_network *n, struct lm_error *error) {
     int unit;
     zl_stream stream = zl_default_stream();
@@ -283,18 +284,20 @@ void lm_network_free(struct lm_network *n) {
 
 // Computing -------------------------------------------------------------------------------------------------
 
-// One pass over ids: where they are in their sequence, and what all layers share.
+// One pass over ids: their positions, and what all layers share.
 struct pass {
     const struct lm_network *network;
-    struct lm_cache *cache; // NULL: none
-    int64_t start, count;   // positions of the ids, of which the first is at cache->at where there is that
-    int64_t keys;           // that attention reads
+    struct lm_cache *cache; // NULL: no cache
+    int64_t start, count;   // positions of the ids; with cache->at, the first is at that position instead of
+                            // `start`
+    int64_t keys;           // positions that attention reads
     zl_array offset;        // start, on the device
-    zl_array seen;   // mask of the keys that come before no sequence of the batch, NULL: all keys are seen
-    zl_array window; // mask of layers that slide, likewise
+    zl_array seen;   // mask of the keys after the zeros before each sequence of a batch; NULL: all keys are
+                     // used
+    zl_array window; // the same for layers with a sliding window
 };
 
-// (batch, T, heads * head_dim) as (batch, heads, T, head_dim).
+// Reshapes (batch, T, heads * head_dim) to (batch, heads, T, head_dim).
 static zl_array split_heads(zl_array x, int heads) {
     zl_array parted = zl_unflatten(x, -1, ZL_SHAPE(heads, -1));
     return zl_transpose(parted, ZL_AXES(0, 2, 1, 3));
@@ -317,18 +320,19 @@ static zl_array head_norm(const struct pass *p, zl_array x, zl_array weight) {
     return weight ? norm(&p->network->config, x, weight) : x;
 }
 
-// The number of `heads` of a cache of codes, as they were computed but for rounding.
+// Returns the keys or values that the codes of a cache stand for.
 static zl_array decoded(const struct lm_cache *cache, lm_heads heads, zl_dtype dtype) {
     return zl_dequantize(heads[0], heads[1], heads[2], cache->group_size, cache->bits, "affine", NULL, dtype);
 }
 
-// x (batch, kv_heads, n, ·) times codes.
+// Multiplies x (batch, kv_heads, n, ·) by quantised keys or values.
 static zl_array times_codes(const struct lm_cache *cache, zl_array x, lm_heads heads, bool transpose) {
     return zl_quantized_matmul(x, heads[0], heads[1], heads[2], transpose, cache->group_size, cache->bits,
                                "affine");
 }
 
-// Attention of one query (batch, heads, 1, head_dim), which reads codes as they are.
+// Computes attention of one query (batch, heads, 1, head_dim) from quantised keys and values, without
+// decoding them.
 static zl_array attend_codes(const struct pass *p, zl_array q, lm_heads k, lm_heads v, zl_array mask) {
     const struct lm_config *c = &p->network->config;
     zl_array grouped = zl_reshape(zl_multiply(q, zl_scalar(1 / sqrt(c->head_dim))),
@@ -340,7 +344,7 @@ static zl_array attend_codes(const struct pass *p, zl_array q, lm_heads k, lm_he
     return zl_reshape(y, zl_shape_of(q));
 }
 
-// What q attends to, with all keys and values there are.
+// Computes attention of q to all keys and values.
 static zl_array attend(const struct pass *p, zl_array q, lm_heads k, lm_heads v, zl_array mask) {
     const char *mode = !mask && p->count > 1 ? "causal" : "";
     if (p->cache && p->cache->bits) {
@@ -352,8 +356,8 @@ static zl_array attend(const struct pass *p, zl_array q, lm_heads k, lm_heads v,
                                                 NULL, mode);
 }
 
-// The products of x with matrices, of which `joined` has the rows of all. Without a cache they are multiplied
-// one by one, which gradients of each of them need.
+// Multiplies x by several matrices, whose rows `joined` has. Without a cache they are multiplied one by one,
+// because gradients with respect to each of them need that.
 static void multiply(const struct lm_linear *joined, bool cached, int count,
                      const struct lm_linear *const *matrix, zl_array x, zl_array *y) {
     zl_array all = joined->weight && cached ? lm_linear_apply(joined, x) : NULL;
@@ -394,14 +398,14 @@ static zl_array gated(zl_array gate, zl_array up) {
     return zl_multiply(zl_multiply(gate, zl_sigmoid(gate)), up);
 }
 
-// x (batch, T, hidden).
+// Computes an MLP without experts for x (batch, T, hidden).
 static zl_array dense_mlp(const struct lm_mlp *mlp, bool cached, zl_array x) {
     zl_array y[2];
     multiply(&mlp->gate_up, cached, 2, (const struct lm_linear *[]){&mlp->gate, &mlp->up}, x, y);
     return lm_linear_apply(&mlp->down, gated(y[0], y[1]));
 }
 
-// x (N, hidden). Only the matrices of the chosen experts are read.
+// Computes the mixture of experts for x (N, hidden). Reads only the matrices of the chosen experts.
 static zl_array mix_experts(const struct lm_config *c, const struct lm_layer *layer, bool cached,
                             zl_array x) {
     int used = c->experts_used;
@@ -435,8 +439,8 @@ static zl_array both(zl_array a, zl_array b) {
     return a && b ? zl_logical_and(a, b) : a ? a : b;
 }
 
-// Which keys there are, and belong to the sequences of a batch: bool, broadcast to (batch, 1, 1, S). NULL
-// where all do.
+// Returns the mask of the keys that exist and belong to each sequence of a batch: bool, broadcast to (batch,
+// 1, 1, S). NULL if all keys do.
 static zl_array seen_mask(const struct pass *p) {
     zl_array skip = p->cache ? p->cache->skip : NULL, at = p->cache ? p->cache->at : NULL;
     if (!skip && !at)
@@ -446,8 +450,8 @@ static zl_array seen_mask(const struct pass *p) {
                 skip ? zl_greater_equal(key, zl_expand_dims(skip, ZL_AXES(1, 2, 3))) : NULL);
 }
 
-// Which keys the queries of this pass see through the window, bool (T, S), and of sequences of a batch. NULL
-// where it hides none.
+// Returns the mask of the keys in the window of each query, bool (T, S), combined with the mask of the batch.
+// If the window hides no key, that is the mask of the batch alone.
 static zl_array window_mask(const struct pass *p) {
     int64_t window = p->network->config.window, all = p->start + p->count;
     zl_array at = p->cache ? p->cache->at : NULL;
@@ -460,7 +464,7 @@ static zl_array window_mask(const struct pass *p) {
     return both(at ? near : zl_logical_and(zl_greater_equal(distance, zl_scalar_int(0)), near), p->seen);
 }
 
-// Where the first id is, for rotations: a number for all sequences, or one for each.
+// Returns the position of the first id, for rotations: one number for all sequences, or one for each.
 static zl_array first_position(const struct pass *p) {
     zl_array at = p->cache ? p->cache->at : NULL;
     zl_array start = at ? zl_reshape(at, ZL_SCALAR) : zl_scalar_int(p->start);

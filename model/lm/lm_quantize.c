@@ -1,8 +1,7 @@
-// lm_quantize.c - writes a checkpoint with its matrices quantised, as mlx-lm converts them: names, groups,
-// config.json and parts.
+// lm_quantize.c - writes a checkpoint with quantised matrices, as mlx-lm converts it: the same names, groups,
+// config.json and division into files.
 //
-// Everything is written into a folder beside the one that is asked for, which gets its name when it is
-// complete.
+// Everything is written to a temporary folder next to the result, which is renamed when it is complete.
 
 #include "lm.h"
 
@@ -14,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const int64_t part_bytes = (int64_t)5 << 30; // at most, but for a single larger tensor
+static const int64_t part_bytes = (int64_t)5 << 30; // at most, except for a single larger tensor
 
 // How a matrix is quantised.
 struct way {
@@ -23,7 +22,7 @@ struct way {
 };
 static const struct way modes[] = {{64, 4, "affine"}, {32, 4, "mxfp4"}, {32, 8, "mxfp8"}, {16, 4, "nvfp4"}};
 
-// Rules that give some matrices more bits, under the names that mlx-lm has for them.
+// Rules that give some matrices more bits, with mlx-lm's names.
 static const struct rule {
     const char *name;
     int low, high;
@@ -34,22 +33,22 @@ static const struct rule {
 struct entry {
     char *name;
     zl_array array;
-    int64_t source; // bytes that it is made from
+    int64_t source; // bytes of the tensors it is made from
 };
 
 struct job {
     const zl_quantize_options *options;
     const struct lm_config *config;
     struct lm_weights *weights;
-    bool centred; // the norms of the file are less 1, which MLX adds
-    struct way way;          // of the whole
+    bool centred; // the norms of the file are stored less 1, which is added for MLX
+    struct way way;          // default of all matrices
     const struct rule *rule; // NULL: none
-    zl_dtype dtype;          // that floats become; ZL_DTYPE_COUNT: they stay
+    zl_dtype dtype;          // to which floats are cast; ZL_DTYPE_COUNT: they keep theirs
     struct entry *entry;
     int entries, room;
-    FILE *ways; // members of config.json's quantization
+    FILE *ways; // members of "quantization" in config.json
     int64_t done, all;
-    char folder[4096]; // that is written
+    char folder[4096]; // the temporary folder
     struct lm_error *error;
 };
 
@@ -88,7 +87,7 @@ static bool read_options(struct job *j) {
     return true;
 }
 
-// Reads the dtype that config.json names: like mlx-lm, we cast to it.
+// Reads the dtype that config.json names. Floats are cast to it, as in mlx-lm.
 static void read_dtype(struct job *j) {
     const char *name = text_json_text_of(j->config->root, "torch_dtype");
     if (!*name)
@@ -107,7 +106,8 @@ static int layer_of(const char *name) {
     return at && sscanf(at, "layers.%d.", &layer) == 1 ? layer : 0;
 }
 
-// The first and the last eighth of the layers, and every third of the others, as in llama.cpp's Q4_K_M.
+// Returns whether a rule gives this matrix more bits: v_proj and down_proj in the first and last eighth of
+// the layers and in every third of the others, as in llama.cpp's Q4_K_M; and the output matrix.
 static bool deserves_more(const struct job *j, const char *path) {
     int layers = j->config->layers, layer = layer_of(path), eighth = layers / 8;
     bool chosen = layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
@@ -119,8 +119,8 @@ static bool ends_with(const char *text, const char *end) {
     return bytes >= tail && !strcmp(text + bytes - tail, end);
 }
 
-// How the matrix at `path` is quantised; *own: config.json names it. Routers of Qwen3 keep eight bits, as in
-// mlx-lm, and so do the gates of their shared experts.
+// Returns how the matrix at `path` is quantised. Sets *own if config.json must name it separately. As in
+// mlx-lm, routers of Qwen3 keep eight bits, and so do the gates of their shared experts.
 static struct way way_of(const struct job *j, const char *path, bool *own) {
     struct way way = j->way;
     *own = j->rule != NULL;
@@ -178,7 +178,7 @@ static bool add_matrix(struct job *j, const char *path, zl_array a) {
            (!part[2] || add(j, path, ".biases", part[2], 0));
 }
 
-// Experts that a file has one by one become a stack, when the first of them comes.
+// Adds experts that are separate in the file, as one stack, when it meets the first of them.
 static bool add_experts(struct job *j, const char *was, const char *name) {
     const char *experts = strstr(was, ".experts.");
     char part[64], mlp[256], path[384];
@@ -193,7 +193,7 @@ static bool add_experts(struct job *j, const char *was, const char *name) {
     return added;
 }
 
-// The halves of all experts' gate and up matrices, which lie in one tensor, and their down matrices.
+// Adds experts that are stacked in the file: gate and up, the halves of one tensor, become two; down stays.
 static bool add_stacked(struct job *j, const char *path, const char *experts, zl_array a) {
     char name[384];
     int length = (int)(experts - path);
@@ -208,7 +208,7 @@ static bool add_stacked(struct job *j, const char *path, const char *experts, zl
     return added && add_matrix(j, name, lm_slice(a, 1, rows, 2 * rows));
 }
 
-// The name that MLX has for a tensor: what has a text model and one that sees has the former as
+// Returns MLX's name of a tensor. In multimodal models, the names of the text model begin with
 // language_model.
 static const char *name_in_mlx(const struct job *j, const char *name, char room[static 320]) {
     static const char inside[] = "model.language_model.", outside[] = "language_model.";
@@ -221,8 +221,8 @@ static const char *name_in_mlx(const struct job *j, const char *name, char room[
     return room;
 }
 
-// A tensor that is no matrix, as MLX has it: (channels, width, 1) of a convolution, and norms that are not
-// less 1.
+// Converts a tensor that is not a matrix to MLX's form: convolutions (channels, width, 1), and norms with the
+// 1 added.
 static zl_array as_in_mlx(const struct job *j, const char *name, zl_array a) {
     static const char *const norms[] = {".input_layernorm.weight", ".post_attention_layernorm.weight",
                                         ".q_norm.weight", ".k_norm.weight", "model.norm.weight"};
@@ -266,7 +266,7 @@ static bool add_tensors(struct job *j) {
 
 // Parts -----------------------------------------------------------------------------------------------------
 
-// Where the part ends that begins at an entry.
+// Returns the index after the last entry of the file that begins at entry `from`.
 static int part_end(const struct job *j, int from) {
     int64_t bytes = 0;
     int at = from;
@@ -278,7 +278,7 @@ static int part_end(const struct job *j, int from) {
     return at;
 }
 
-// Computes the tensors of a part one after the other and saves them; they are let go afterwards.
+// Computes the tensors of one file one after the other and saves them. They are released afterwards.
 static bool write_part(struct job *j, const char *name, int from, int to) {
     char path[sizeof j->folder + 64];
     zl_file *file = zl_file_new();
@@ -343,7 +343,8 @@ static int by_key(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-// The configuration as it was, its keys in order, with what MLX looks for under two names.
+// Writes config.json: the original keys in their order, plus the quantisation under the two names that MLX
+// looks for.
 static bool write_config(struct job *j, const char *ways) {
     text_json_value root = j->config->root;
     int count = text_json_count(root), keys = 0;
@@ -381,7 +382,7 @@ static bool write_config(struct job *j, const char *ways) {
     return ok;
 }
 
-// What belongs to the tokenizer, and what says how the model is used.
+// Copies the files of the tokenizer and the settings of generation.
 static bool copy_files(const struct job *j, const char *from) {
     static const char *const names[] = {"tokenizer.json",
                                         "tokenizer_config.json",
@@ -419,7 +420,8 @@ static bool is_empty(const char *folder) {
     return empty;
 }
 
-// What is there already is somebody's: only an empty folder is replaced, by the rename at the end.
+// Makes the temporary folder. A result folder that exists is refused unless it is empty; the rename at the
+// end replaces it.
 static bool begin_folder(struct job *j, const char *out) {
     size_t length = strlen(out);
     while (length > 1 && out[length - 1] == '/')

@@ -1,5 +1,5 @@
-// lm_rope.c - the wave lengths of rotary positions that were stretched to more positions than a model was
-// trained on.
+// lm_rope.c - wave lengths of rotary positions, scaled for models that are used with more positions than they
+// were trained on.
 
 #include "lm.h"
 
@@ -8,9 +8,10 @@
 
 static const double turn = 6.283185307179586;
 
-// Llama 3.1: long waves are stretched by the factor, short ones stay, those between go from one to the other.
+// Llama 3.1: long waves are stretched by the factor, short ones stay, and lengths between are interpolated.
 static double llama3_length(const struct lm_rope *rope, double length) {
-    double waves = (double)rope->original / (turn * length); // that fit the positions of the training
+    double waves = (double)rope->original / (turn * length); // number of periods within the original
+                                                             // positions
     if (waves <= rope->low_frequency)
         return length * rope->factor;
     if (waves >= rope->high_frequency)
@@ -19,12 +20,13 @@ static double llama3_length(const struct lm_rope *rope, double length) {
     return 1 / ((1 - smooth) / (rope->factor * length) + smooth / length);
 }
 
-// The pair of features whose wave goes round so many times in the positions of the training.
+// Returns the (fractional) pair of features whose wave makes `turns` periods within the original positions.
 static double yarn_pair(const struct lm_rope *rope, double turns) {
     return rope->dims * log((double)rope->original / (turns * turn)) / (2 * log(rope->theta));
 }
 
-// YaRN (arXiv 2309.00071): pairs from `low` on are stretched more and more, those from `high` on wholly.
+// YaRN (arXiv 2309.00071): stretching grows linearly from none at pair `low` to the whole factor at pair
+// `high`.
 static double yarn_length(const struct lm_rope *rope, int pair, double length) {
     double low = fmax(floor(yarn_pair(rope, rope->beta_fast)), 0);
     double high = fmin(ceil(yarn_pair(rope, rope->beta_slow)), rope->dims - 1);
@@ -40,7 +42,7 @@ static double length_of(const struct lm_rope *rope, int pair) {
                                           : own;
 }
 
-// Those of all pairs; factors: NULL for none.
+// Returns the wave lengths of all pairs, times `factors` unless that is NULL.
 static zl_array lengths_of(const struct lm_rope *rope, zl_array factors) {
     int pairs = rope->dims / 2;
     float *length = malloc((size_t)pairs * sizeof *length);

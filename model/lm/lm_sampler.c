@@ -1,6 +1,6 @@
-// lm_sampler.c - drawing the next id from logits, on the device: nothing but the id ever goes to the host.
+// lm_sampler.c - draws the next id from logits on the device; nothing but the id is copied to the host.
 //
-// The order is mlx-lm's: bias, penalties, log-softmax, top-p, min-p, XTC, top-k, temperature.
+// The steps are in mlx-lm's order: bias, penalties, log-softmax, top-p, min-p, XTC, top-k, temperature.
 
 #include "lm.h"
 
@@ -71,7 +71,7 @@ bool lm_sampler_new(struct lm_sampler *sampler, const zl_sampling *options, int 
     ZL_SCOPE {
         sampler->key = zl_retain(zl_random_key(s->seed < 0 ? clock_seed() : s->seed));
     }
-    s->bias_id = NULL, s->bias = NULL; // the caller's
+    s->bias_id = NULL, s->bias = NULL; // pointers of the caller, which may not live as long
     if (sampler->key && (!s->biases || sampler->bias))
         return true;
     lm_sampler_free(sampler);
@@ -133,7 +133,8 @@ int lm_sampler_put(struct lm_sampler *sampler, const zl_array *list) {
     return count;
 }
 
-// How often each id is in the history, float32 (vocabulary). What is no id falls on one more.
+// Returns how often each id is in the history, float32 (vocabulary). Empty places of the history, -1, are
+// counted in an extra element, which is cut off.
 static zl_array counts(const struct lm_sampler *sampler, zl_array logits) {
     int64_t vocabulary = zl_size(logits);
     zl_array one = zl_ones(zl_shape_of(sampler->history), ZL_FLOAT32);
@@ -164,7 +165,7 @@ static zl_array keep_where(zl_array kept, zl_array scores) {
     return zl_where(kept, scores, zl_scalar(-INFINITY));
 }
 
-// The smallest set of ids whose probabilities add up to top_p.
+// Keeps the smallest set of the likeliest ids whose probabilities add up to top_p.
 static zl_array top_p(zl_array scores, double p) {
     zl_array order = zl_argsort(scores, -1); // the least likely first
     zl_array sums = zl_cumsum(zl_exp(zl_take(scores, order, 0)), 0, false, true, ZL_FLOAT32);
@@ -197,7 +198,7 @@ static zl_array xtc(zl_array scores, const zl_sampling *s, zl_array key) {
     return keep_where(zl_logical_not(zl_logical_and(zl_logical_and(likely, left_out), happens)), scores);
 }
 
-// Takes the next of the keys; NULL after an error.
+// Splits the key, and returns the half for the next random numbers; NULL after an error.
 static zl_array next_key(struct lm_sampler *sampler) {
     zl_array both = zl_random_split(sampler->key, 2);
     zl_array kept = zl_retain(zl_take(both, zl_scalar_int(0), 0));

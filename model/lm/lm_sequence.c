@@ -1,9 +1,9 @@
-// lm_sequence.c - generating: the prompt in chunks, then one id after the other, each computed while the one
-// before it is read.
+// lm_sequence.c - generates ids: computes the prompt in chunks, then one id after the other. While the caller
+// reads an id, the next one is already computed.
 //
-// The id that was drawn last never visits the host on its way into the next step. So when zl_sequence_next
-// returns an id, the cache holds that id too, and the one after it is under way. Otherwise the cache is
-// behind: ids[cache.length .. length) are to be computed.
+// The id drawn last goes into the next step on the device, without a copy to the host. So when
+// zl_sequence_next returns an id, the cache includes that id too, and the id after it is being computed.
+// Otherwise the ids [cache.length, length) are still to be computed.
 
 #include "lm.h"
 
@@ -26,7 +26,7 @@ bool lm_sequence_settle(zl_sequence s) {
     return lm_decode_end(&s->decode, &s->next, &s->next_probability);
 }
 
-// The sequence has its own cache, and nothing runs.
+// Gives the sequence its own cache again and ends its loop. Returns false after an error.
 static bool is_settled(zl_sequence s) {
     return lm_batch_apart(s->batch) && lm_sequence_settle(s);
 }
@@ -50,7 +50,8 @@ static bool remember(zl_sequence s) {
     return lm_cache_copy(&s->past[s->pasts++], &s->cache, true);
 }
 
-// The cache forgets what is behind `length`, and as much before it as its layers make necessary.
+// Trims the cache to `length` positions, or if layers are recurrent, to the last saved state at or before
+// that.
 static void rewind_cache(zl_sequence s, int64_t length) {
     if (length >= s->cache.length)
         return;
@@ -85,7 +86,7 @@ static bool queue(zl_sequence s, const int32_t *ids, int64_t count) {
     return true;
 }
 
-// Ids that the model does not know would read behind its embedding.
+// Checks ids against the vocabulary: a larger one would read past the end of the embedding.
 static bool check_ids(const struct lm_config *c, const int32_t *ids, int64_t count, const char *function,
                       char *error, size_t error_bytes) {
     char why[128];
@@ -158,7 +159,7 @@ void zl_sequence_close(zl_sequence s) {
         return;
     zl_batch_remove(s->batch, s);
     lm_sequence_settle(s);
-    // what is under way still reads the cache, and is the model's work: nothing of it outlives the sequence
+    // Work that is still running reads the cache and the weights: wait for it before they are freed.
     if (s->next)
         zl_eval_all(2, (zl_array[]){s->next, s->next_probability});
     lm_cache_free(&s->cache);
@@ -171,7 +172,7 @@ void zl_sequence_close(zl_sequence s) {
     free(s);
 }
 
-// Hidden states of the next `count` ids that were not computed.
+// Returns the hidden states of the next `count` ids that are not computed yet.
 static zl_array prompt_hidden(zl_sequence s, int64_t count) {
     zl_array ids = zl_from_i32(s->ids + s->cache.length, ZL_SHAPE(1, count));
     return lm_hidden(s->network, ids, s->network->config.layers, &s->cache);
@@ -196,7 +197,7 @@ bool zl_sequence_prefill(zl_sequence s, int64_t *done, char *error, size_t error
     return computed || fail(error, error_bytes, "zl_sequence_prefill", zl_error());
 }
 
-// Draws the id after the last one of hidden (1, T, hidden), and starts computing it.
+// Draws the id after the last position of `hidden` (1, T, hidden), and starts computing it.
 static bool draw(zl_sequence s, zl_array hidden) {
     if (!hidden)
         return false;
@@ -221,7 +222,7 @@ bool lm_sequence_ready(zl_sequence s, char *error, size_t error_bytes) {
         return true;
     if (!is_settled(s))
         return false;
-    rewind_cache(s, s->length - 1); // the last id is computed, whose hidden state is needed
+    rewind_cache(s, s->length - 1); // the last id is computed again, because its hidden state is needed
     while (zl_sequence_prefill(s, NULL, error, error_bytes))
         ;
     if (!*error)

@@ -1,5 +1,5 @@
-// lm_text.c - the public face of tokenizers: text as ids, ids as text, conversations as a chat template
-// writes them.
+// lm_text.c - the public functions of tokenizers: encode text, decode ids, and write conversations by a chat
+// template.
 
 #include "lm.h"
 
@@ -61,7 +61,8 @@ int32_t *zl_tokenizer_encode(zl_tokenizer t, const char *text, size_t bytes, boo
     bool done = encoder && text_encode(encoder, text, bytes, &how, &ids, why, sizeof why);
     text_encoder_free(encoder);
     if (done && !ids.id &&
-        !(ids.id = malloc(sizeof *ids.id))) // of a text without ids, too, something is given
+        !(ids.id = malloc(sizeof *ids.id))) // a text without ids also gives a pointer, since NULL means an
+                                            // error
         done = say(why, sizeof why, "zl_tokenizer_encode: out of memory");
     if (done) {
         *count = (int64_t)ids.count;
@@ -79,7 +80,7 @@ static void put_member(FILE *out, const char *name, const char *text) {
     putc('"', out);
 }
 
-// The variables that transformers gives to a template besides those of the caller.
+// Returns the variables that transformers gives to templates besides those of the caller.
 static text_json_value variables_of(zl_tokenizer t, char *why, size_t why_bytes) {
     char *data = NULL;
     size_t bytes = 0;
@@ -129,7 +130,7 @@ void zl_reader_free(zl_reader r) {
     free(r);
 }
 
-// Ends what was read with a NUL, which is not counted.
+// Returns the text that was read, with a NUL after it that does not count.
 static const char *give(zl_reader r, bool done, size_t *bytes, const char *why, char *error,
                         size_t error_bytes) {
     if (done && r->cap == r->bytes) {

@@ -1,4 +1,4 @@
-// lm_weights.c - the tensors of a checkpoint by name, over all its parts.
+// lm_weights.c - the tensors of a checkpoint by name, from all its files.
 
 #include "lm.h"
 
@@ -9,18 +9,18 @@
 #include <sys/stat.h>
 
 struct tensor {
-    const char *name; // of a part, or its own
-    zl_array array;   // of a part, or retained
+    const char *name; // owned by a file, or by the entry
+    zl_array array;   // owned by a file, or retained by the entry
     bool used;
 };
 
 struct lm_weights {
     zl_file **part;
     int parts, tensors;
-    struct tensor *tensor; // by name
-    int room;              // of tensors, which own what they have
+    struct tensor *tensor; // sorted by name
+    int room;              // capacity of `tensor` when the entries own their names and arrays; 0 otherwise
     zl_dtype dtype;
-    bool is_random, quantized; // tensors are drawn when they are taken
+    bool is_random, quantized; // is_random: tensors are drawn when they are taken
     int64_t seed;
     zl_dtype drawn;
     char folder[4096];
@@ -52,7 +52,7 @@ static bool open_part(struct lm_weights *w, const char *name, struct lm_error *e
     return true;
 }
 
-// A part is a file of the same folder: a name with a slash would lead elsewhere.
+// Opens the files of an index. They must be in the same folder: names with a slash are refused.
 static bool open_parts(struct lm_weights *w, text_json_value index, const char *path,
                        struct lm_error *error) {
     text_json_value map = text_json_get(index, "weight_map");
@@ -69,7 +69,7 @@ static bool open_parts(struct lm_weights *w, text_json_value index, const char *
             break;
         }
         bool known = false;
-        for (int j = count - 1; j >= 0 && !known; j--) // neighbours are mostly in one part
+        for (int j = count - 1; j >= 0 && !known; j--) // mostly the file of the tensor before
             known = !strcmp(seen[j], name);
         if (!known) {
             seen[count++] = name;
@@ -85,7 +85,7 @@ static bool list_tensors(struct lm_weights *w, struct lm_error *error) {
     for (int p = 0; p < w->parts; p++) {
         for (int i = 0; listed && i < zl_file_count(w->part[p]); i++)
             listed = lm_weights_add(w, zl_file_name(w->part[p], i), zl_file_array(w->part[p], i));
-        zl_file_free(w->part[p]); // tensors that are replaced must be all that holds their memory
+        zl_file_free(w->part[p]); // only the tensors still hold its memory, so that replacing one frees it
     }
     w->parts = 0;
     lm_weights_finish(w, w->dtype);
@@ -165,7 +165,7 @@ static bool ends_with(const char *text, const char *end) {
     return bytes >= tail && !strcmp(text + bytes - tail, end);
 }
 
-// Of random weights all experts are one stack.
+// Random weights have all experts as one stack.
 bool lm_weights_has(const struct lm_weights *w, const char *name) {
     if (!w->is_random)
         return find(w, name);
@@ -258,8 +258,8 @@ zl_array lm_weights_take(struct lm_weights *w, const char *name, zl_shape shape,
     return t->array;
 }
 
-// What checkpoints have beside the model: tables of rotary positions that old versions stored, an output
-// matrix that is the embedding anyway, what sees, and layers that guess further tokens.
+// Returns whether a tensor may be ignored: tables of rotary positions that old versions stored, an output
+// matrix that is tied to the embedding, vision towers, and layers that predict further tokens.
 static bool may_be_left(const char *name, bool tied) {
     static const char *const beside[] = {"model.visual.", "vision_tower.", "mtp."};
     for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)

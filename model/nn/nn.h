@@ -1,4 +1,5 @@
-// nn.h - what the files of this folder share: the table of parameters, and the rows of optimisers.
+// nn.h - declarations that the files of this folder share: the table of parameters, and the rows of
+// optimisers.
 
 #ifndef NN_H
 #define NN_H
@@ -9,11 +10,11 @@
 
 // nn_table.c ------------------------------------------------------------------------------------------------
 
-enum { NN_DATA, NN_FSDP, NN_TENSOR, NN_AXES }; // of a mesh
+enum { NN_DATA, NN_FSDP, NN_TENSOR, NN_AXES }; // axes of a mesh
 enum { NN_DIMS_MOST = 8 };
 
 struct nn_table;
-// How a parameter is used beside an array: y = op(x, weight).
+// An op on an array and a weight: y = op(x, weight).
 typedef zl_array (*nn_op)(zl_array x, zl_array weight);
 struct nn_use {
     struct nn_table *table;
@@ -24,25 +25,25 @@ struct nn_use {
 struct nn_parameter {
     char *name;
     zl_array array;   // retained: this rank's shard
-    zl_array current; // what layers take, while a transform runs the model on stand-ins; NULL: array
-    zl_array whole;   // retained while a step is recorded: the stand-in without its division along fsdp
-    zl_array again;   // the same for the backward pass
+    zl_array current; // what layers take while a transform runs the model on other arrays; NULL: array
+    zl_array whole;   // retained while a step is recorded: `current`, gathered along fsdp
+    zl_array again;   // the same, gathered again for the backward pass
     zl_nn_kind kind;
-    bool used;        // the model has asked for it
+    bool used;        // the model has looked it up
     int ndim;
     int64_t dim[NN_DIMS_MOST]; // of the whole parameter
-    int split[NN_AXES];        // the axis that lies on an axis of the mesh; -1: none
+    int split[NN_AXES];        // the axis of the parameter that each axis of the mesh divides; -1: none
     int bucket;
-    struct nn_use use[2];      // of a product and of rows
+    struct nn_use use[2];      // as the weight of a product; as rows that are looked up
 };
 
 struct nn_table {
     struct nn_parameter *parameter;
-    int count, cap, next; // next: where the model is likely to ask
+    int count, cap, next; // next: index at which the next look-up starts
     int64_t seed;
     zl_dtype dtype;
     bool closed;
-    struct nn_mesh *mesh; // NULL: this process is alone
+    struct nn_mesh *mesh; // NULL: the table is not distributed
     zl_nn places;
     char error[512];
 };
@@ -72,19 +73,19 @@ bool nn_full_name(zl_nn nn, const char *name, const char *end, char *out, size_t
 struct nn_mesh {
     struct nn_axis {
         int size, rank;
-        zl_group group; // NULL: it has one rank
+        zl_group group; // NULL: the axis has one rank
     } axis[NN_AXES];
-    zl_group all, batch; // batch: ranks that have other rows of a batch, along data and fsdp
-    int rows, row;       // how many these are, and which of them this rank is
+    zl_group all, batch; // batch: ranks that take different rows of a batch, along data and fsdp
+    int rows, row;       // number of such ranks, and the index of this one among them
     const zl_nn_shard *rule;
     int rules;
     int64_t bucket_bytes;
     // nn_bucket.c
     struct nn_bucket *bucket;
     int buckets, *order; // order: indices of parameters by bucket
-    zl_array progress; // retained: how far the model is, while a step is recorded
+    zl_array progress; // retained while a step is recorded: the newest result of a layer
     bool records;
-    int64_t run; // a number that only this run has, on all its ranks; 0: not drawn yet
+    int64_t run; // a number that only this run has, the same on all its ranks; 0: not drawn yet
 };
 // Frees a mesh and releases its groups. NULL is allowed.
 void nn_mesh_free(struct nn_mesh *mesh);
@@ -104,7 +105,7 @@ zl_array nn_shard_of(const struct nn_mesh *mesh, const struct nn_parameter *p, z
 zl_array nn_gather(const struct nn_mesh *mesh, const struct nn_parameter *p, zl_array shard);
 // Returns the whole parameter, gathered from the shards of all ranks.
 zl_array nn_whole_of(const struct nn_mesh *mesh, const struct nn_parameter *p, zl_array shard);
-// Finds where this rank's shard lies in the whole parameter, without the zeros: [start, stop) along each
+// Finds the place of this rank's shard in the whole parameter, without padding: [start, stop) along each
 // axis. Returns false if the shard is empty.
 bool nn_extent(const struct nn_mesh *mesh, const struct nn_parameter *p, int64_t *start, int64_t *stop);
 // Returns x, for a layer whose outputs are divided along tensor; the cotangents of x are summed over
@@ -136,7 +137,7 @@ zl_array nn_use_weight(zl_nn nn, const char *name, int which, nn_op op, zl_array
 
 enum { NN_STATES = 2 };
 
-// One parameter in a step. Everything is float32, or what is wider.
+// One parameter in a step. All arrays are float32, or a wider dtype.
 struct nn_update {
     const zl_train_options *options; // with defaults filled in
     zl_nn_kind kind;
@@ -166,10 +167,10 @@ zl_array nn_linear(zl_nn nn, const char *name, zl_array x, int outputs, bool bia
 
 // nn_trainer.c and nn_checkpoint.c --------------------------------------------------------------------------
 
-// What a parameter has besides itself.
+// The arrays that a parameter has besides its value.
 struct nn_slot {
     zl_array state[NN_STATES]; // retained; NULL past those the optimiser has
-    zl_array sum;              // of gradients of this step's batches; NULL: there are none yet
+    zl_array sum;              // of gradients of the batches of this step so far; NULL: there are none yet
 };
 
 struct zl_trainer_ {
@@ -181,7 +182,7 @@ struct zl_trainer_ {
     zl_compiled gradient, update;
     struct nn_slot *slot; // one for each parameter, once the table is closed
     int64_t step;
-    int batches; // of the step that is not complete
+    int batches; // batches of the step that is not complete yet
     volatile sig_atomic_t stops;
     struct nn_writer *writer; // of the last checkpoint; NULL: none
 };

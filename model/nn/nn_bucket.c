@@ -1,15 +1,15 @@
 // nn_bucket.c - buckets: parameters that are gathered together before use, and whose gradients are sent
 // together.
 //
-// A bucket is a run of parameters, in the order in which the model first asks for them. For derivatives it is
-// one function from shards to the arrays that layers use: forward it gathers along fsdp, backward it sums
-// over ranks. So its gradients are sent as soon as the backward pass has computed the last of them, while
-// that pass continues with the earlier layers.
+// A bucket consists of consecutive parameters, in the order in which the model first looks them up. For
+// derivatives it is one function from shards to the arrays that layers use: the forward pass gathers along
+// fsdp, the backward pass sums over ranks. So its gradients are sent as soon as the backward pass has
+// computed the last of them, while that pass continues with the earlier layers.
 //
 // Vectors have buckets of their own, which are sent last: the backward pass visits the last input of a call
 // first, so the gradients of norms and biases come late. A gather waits for what had been computed when the
-// bucket before it was first asked for, which keeps it one bucket ahead. Weights that products need in the
-// backward pass are gathered again, so that nothing holds a whole weight from one pass to the other.
+// bucket before it was first used, which keeps it one bucket ahead. Weights that products need in the
+// backward pass are gathered again, so that no whole weight stays in memory between the two passes.
 
 #include "nn.h"
 
@@ -18,7 +18,7 @@
 
 struct nn_bucket {
     struct nn_table *table;
-    const int *index; // of its parameters
+    const int *index; // indices of its parameters in the table
     int count;
     int shards; // parameters that are divided along fsdp
     bool is_vectors;
@@ -51,7 +51,7 @@ static void put_in_order(const struct nn_table *table, int *order) {
                 order[at++] = i;
 }
 
-// Returns whether a parameter begins a new bucket, after one that has so many bytes.
+// Returns whether a parameter begins a new bucket, after a bucket that has `bytes` bytes.
 static bool begins(const struct nn_mesh *m, const struct nn_parameter *p, const struct nn_parameter *before,
                    int64_t bytes) {
     return !before || bytes >= m->bucket_bytes || zl_dtype_of(p->array) != zl_dtype_of(before->array) ||
@@ -92,7 +92,7 @@ void nn_buckets_free(struct nn_mesh *m) {
     free(m->order);
 }
 
-// Returns the next bucket of matrices; vectors are gathered where they are asked for.
+// Returns the next bucket of matrices, or NULL. Buckets of vectors are gathered when they are first used.
 static struct nn_bucket *next_of(struct nn_mesh *m, int bucket) {
     bool any = bucket + 1 < m->buckets && !m->bucket[bucket + 1].is_vectors;
     return any ? &m->bucket[bucket + 1] : NULL;
@@ -122,7 +122,7 @@ static zl_array rows_at(zl_array x, int64_t from, int64_t to) {
                : zl_slice(x, (zl_shape){start, ndim}, (zl_shape){stop, ndim}, (zl_shape){step, ndim});
 }
 
-// x (rows, ...) of any shape as (rows, ...) of another array's shape behind the first axis.
+// Reshapes x (rows, ...) to the shape of `like`, except for the first axis.
 static zl_array rows_like(zl_array x, int64_t rows, zl_array like) {
     int64_t dim[NN_DIMS_MOST] = {rows};
     for (int i = 1; i < zl_ndim(like); i++)
@@ -130,7 +130,8 @@ static zl_array rows_like(zl_array x, int64_t rows, zl_array like) {
     return zl_reshape(x, (zl_shape){dim, zl_ndim(like)});
 }
 
-// Gathers the shards in[] along fsdp. The gather begins when `after` is computed (NULL: at once).
+// Gathers the shards in[] along fsdp. The gather begins when `after` has been computed; at once if it is
+// NULL.
 static bool gather(const struct nn_bucket *b, const zl_array *in, zl_array after, zl_array *whole) {
     const struct nn_mesh *m = b->table->mesh;
     int64_t ranks = m->axis[NN_FSDP].size, at = 0;
@@ -249,7 +250,7 @@ static bool open_bucket(zl_nn nn, struct nn_bucket *b) {
     return done;
 }
 
-// The same for the backward pass, which goes no further than to products.
+// Gathers the bucket's parameters again for the backward pass. Only the derivatives of products use these.
 static bool open_again(struct nn_bucket *b, zl_array after) {
     zl_array *in = shards_of(b), *whole = calloc((size_t)b->count, sizeof *whole);
     bool done = in && whole && gather(b, in, after, whole);
@@ -311,13 +312,14 @@ static zl_array weight_again(const struct nn_use *u, zl_array cotangent) {
     return p->again;
 }
 
-// The weight comes first: so it comes after all that x is made from, in the order of derivatives.
+// The weight is the first input: derivatives then reach it after everything that x is computed from.
 static bool call_use(void *data, int count, const zl_array *in, zl_outputs *out) {
     const struct nn_use *u = data;
     return zl_give(out, u->op(in[count - 1], in[0]));
 }
 
-// Of a product: op on the weight that is gathered again. Its value is not asked for, and so not computed.
+// Derives a product at the weight that was gathered again. The value of the product is not used, and so not
+// computed.
 static bool product_vjp(void *data, int count, const zl_array *in, int results, const zl_array *result,
                         const zl_array *cotangent, zl_outputs *out) {
     struct nn_use *u = data;
@@ -338,7 +340,7 @@ static bool call_rows(void *data, int count, const zl_array *in, zl_outputs *out
     return zl_give(out, r->use->op(r->index, in[count - 1]));
 }
 
-// Of rows: that needs no more of the weight than its shape.
+// Derives a look-up of rows, which needs only the shape of the weight.
 static bool rows_vjp(void *data, int count, const zl_array *in, int results, const zl_array *result,
                      const zl_array *cotangent, zl_outputs *out) {
     struct rows r = {data, in[1]};
@@ -372,7 +374,7 @@ zl_array nn_use_weight(zl_nn nn, const char *name, int which, nn_op op, zl_array
     if (!p)
         return NULL;
     p->use[which] = (struct nn_use){nn->table, (int)(p - nn->table->parameter), op};
-    // What the last bucket has is needed again at once.
+    // The last bucket is needed again at once, so it is not gathered a second time.
     bool again = p->split[NN_FSDP] >= 0 && next_of(m, p->bucket);
     zl_array y = use_apart(&p->use[which], which == 0, again, x, weight);
     if (y) {

@@ -1,4 +1,4 @@
-// nn_checkpoint.c - checkpoints: what is in them, those of one file, and loading them on any mesh.
+// nn_checkpoint.c - checkpoints: their contents, writing one file, and loading them on any mesh.
 
 #include "nn.h"
 
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char own[] = "trainer."; // what the names of other arrays than parameters begin with
+static const char own[] = "trainer."; // prefix of the names of arrays that are not parameters
 
 static struct nn_table *table_of(zl_trainer t) {
     return t->nn->table;
@@ -75,17 +75,17 @@ bool zl_trainer_save(zl_trainer t, const char *path, const char *about) {
 
 // What a checkpoint has -------------------------------------------------------------------------------------
 
-// One file with whole arrays, or an index of files with parts of them.
+// A checkpoint that is read: one file with whole arrays, or an index of files with parts of them.
 struct source {
     zl_nn nn;
     const char *path;
     zl_file *file, **part;
     int parts;
-    char *names;  // of files, if it is an index
+    char *names;  // of the files of an index, one per line
     char *arrays; // of an index: a line per array, "NAME DTYPE 2,3"
 };
 
-// An array by its name and whole shape.
+// An array of a checkpoint: its name and whole shape.
 struct entry {
     char name[NN_NAME_BYTES];
     zl_dtype dtype;
@@ -114,7 +114,7 @@ static char *copy_text(const char *text) {
     return copy ? strcpy(copy, text) : NULL;
 }
 
-// The files that an index names, which may be mapped: what is taken from them is copied.
+// Opens the files of an index. They may be mapped, since arrays are copied out of them.
 static bool open_parts(struct source *s, const char *arrays) {
     char path[4096];
     s->names = nn_files_of(s->path), s->arrays = copy_text(arrays);
@@ -194,8 +194,8 @@ static zl_array find_array(const zl_file *file, const char *name) {
     return NULL;
 }
 
-// Returns x with the elements of [start, stop) that a part contains, which lies at `at` in the whole array.
-// Adds their number to *count.
+// Copies into x, which is [start, stop) of the whole array, the elements that a part contains; the part
+// begins at `at` in the whole array. Returns the new x, and adds the number of these elements to *count.
 static zl_array put_part(zl_array x, zl_array part, const int64_t *at, const int64_t *start,
                          const int64_t *stop, int64_t *count) {
     int64_t from[NN_DIMS_MOST], to[NN_DIMS_MOST], there[NN_DIMS_MOST], end[NN_DIMS_MOST], step[NN_DIMS_MOST];
@@ -215,7 +215,8 @@ static zl_array put_part(zl_array x, zl_array part, const int64_t *at, const int
                            (zl_shape){there, ndim}, (zl_shape){end, ndim}, steps);
 }
 
-// Returns this rank's shard, described by p, of an array of an index, all of whose elements must be present.
+// Joins this rank's shard of the parameter p from the files of an index, in which all its elements must be
+// present.
 static zl_array join_parts(struct source *s, const struct nn_parameter *p, const struct entry *e) {
     const struct nn_mesh *m = s->nn->table->mesh;
     int64_t start[NN_DIMS_MOST], stop[NN_DIMS_MOST], wanted = 1, count = 0;

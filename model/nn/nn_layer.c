@@ -1,21 +1,21 @@
-// nn_layer.c - layers that are a formula and the parameters in it.
+// nn_layer.c - layers: each is a formula and the parameters in it.
 
 #include "nn.h"
 
 #include <math.h>
 
-static const double eps = 1e-6; // of norms
+static const double eps = 1e-6; // of the norms
 
 static zl_nn_init matrix(int64_t inputs) {
     return (zl_nn_init){.deviation = 1 / sqrt((double)inputs), .kind = ZL_NN_MATRIX};
 }
 
-// x W^T for the last axis of x.
+// Returns x W^T, along the last axis of x.
 static zl_array apply(zl_array x, zl_array weight) {
     return zl_matmul(x, zl_swapaxes(weight, -1, -2));
 }
 
-// x W^T with the weight of the place `here`; entered: x is nn_enter's.
+// Returns x W^T with the weight of the place `here`. entered: x is a result of nn_enter.
 static zl_array product(zl_nn here, zl_array x, int outputs, zl_nn_init init, bool entered) {
     int64_t inputs = zl_dim(x, -1) * nn_parts(here, "weight", 1);
     zl_array weight = zl_nn_parameter(here, "weight", ZL_SHAPE(outputs, inputs), init);
@@ -43,7 +43,8 @@ zl_array zl_nn_linear(zl_nn nn, const char *name, zl_array x, int outputs, bool 
     return nn_linear(nn, name, x, outputs, bias, false);
 }
 
-// Rows of length about 1 behind the square root of the width: logits of a tied head then start near 1.
+// Returns a table whose rows have a length of about 1, whatever the width is: logits of a tied output matrix
+// then start near 1.
 static zl_array table(zl_nn nn, const char *name, int64_t rows, int64_t width) {
     zl_nn_init init = {.deviation = 1 / sqrt((double)width), .kind = ZL_NN_TABLE};
     return zl_nn_parameter(zl_nn_at(nn, "%s", name), "weight", ZL_SHAPE(rows, width), init);
@@ -136,7 +137,7 @@ static zl_array silu(zl_array x) {
     return zl_multiply(x, zl_sigmoid(x));
 }
 
-// x Phi(x), by the error function.
+// Returns x Phi(x), by the error function.
 static zl_array gelu(zl_array x) {
     zl_array share = zl_add(zl_erf(zl_multiply(x, zl_scalar(sqrt(0.5)))), zl_scalar(1));
     return zl_multiply(zl_multiply(x, zl_scalar(0.5)), share);
@@ -149,7 +150,7 @@ zl_array zl_nn_mlp(zl_nn nn, const char *name, zl_array x, int hidden) {
              : NULL;
 }
 
-// Both products take one x, so that its cotangents are added before they are summed over tensor.
+// Both products take one x, so that its two cotangents are added before they are summed over tensor.
 zl_array zl_nn_swiglu(zl_nn nn, const char *name, zl_array x, int hidden) {
     zl_nn here = x ? zl_nn_at(nn, "%s", name) : NULL;
     bool divided = nn_parts(here, "up.weight", 0) > 1 && nn_parts(here, "gate.weight", 0) > 1;
@@ -160,14 +161,14 @@ zl_array zl_nn_swiglu(zl_nn nn, const char *name, zl_array x, int hidden) {
 
 // Experts ---------------------------------------------------------------------------------------------------
 
-// x (tokens, used or 1, 1, inputs) by the matrices that are chosen for each token: (tokens, used, 1,
-// outputs).
+// Multiplies x (tokens, used or 1, 1, inputs) by the matrices of the experts chosen for each token. Returns
+// (tokens, used, 1, outputs).
 static zl_array by_experts(zl_nn nn, const char *name, zl_array x, zl_array chosen, int experts,
                            int64_t outputs, int64_t inputs) {
     zl_array weight = zl_nn_parameter(zl_nn_at(nn, "%s", name), "weight", ZL_SHAPE(experts, outputs, inputs),
                                       matrix(inputs));
     zl_array token =
-        NULL; // every token by all that are chosen for it: x's index, (tokens, 1) or (tokens, used)
+        NULL; // index of the row of x for each choice, (tokens, 1) or (tokens, used)
     if (x && zl_dim(x, 1) == 1)
         token = zl_expand_dims(zl_arange_int(0, zl_dim(x, 0), 1, ZL_UINT32), ZL_AXES(1));
     else if (x)

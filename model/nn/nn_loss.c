@@ -2,7 +2,7 @@
 
 #include "nn.h"
 
-// The kernel of cross entropy has results of float32.
+// Computes the cross entropy by ops, for float64: the kernel of zl_fast_cross_entropy has float32 results.
 static zl_array wide_cross_entropy(zl_array logits, zl_array targets) {
     zl_array own = zl_take_along_axis(logits, zl_expand_dims(targets, ZL_AXES(-1)), -1);
     return zl_subtract(zl_logsumexp_axis(logits, -1, false), zl_squeeze(own, ZL_AXES(-1)));
@@ -17,7 +17,8 @@ zl_array zl_nn_cross_entropy(zl_array logits, zl_array targets, zl_array mask) {
     return zl_divide(zl_sum(zl_multiply(loss, counts)), zl_maximum(zl_sum(counts), zl_scalar(1)));
 }
 
-// -t log p - (1 - t) log(1 - p) for p = sigmoid(logit), without a logarithm of what rounds to 0.
+// Returns -t log p - (1 - t) log(1 - p) for p = sigmoid(x), computed as log(1 + exp(x)) - x t, where no
+// argument of a logarithm rounds to 0.
 zl_array zl_nn_binary_cross_entropy(zl_array logits, zl_array targets) {
     zl_array x = zl_astype(logits, ZL_FLOAT32);
     return zl_mean(zl_subtract(zl_logaddexp(x, zl_scalar(0)), zl_multiply(x, targets)));

@@ -1,8 +1,8 @@
-// nn_mesh.c - the mesh of ranks, and the table that says how parameters are divided over it.
+// nn_mesh.c - the mesh of ranks, and the rules by which parameters are divided over it.
 //
-// Ranks lie in the mesh with tensor varying fastest, then fsdp, then data. A parameter is divided along
-// tensor first, and each of these parts along fsdp; its shards along fsdp have one size, so the last ones may
-// end with zeros, which no update changes.
+// Ranks are numbered with tensor varying fastest, then fsdp, then data. A parameter is divided along tensor
+// first, and each of these parts along fsdp. Shards along fsdp have one size, so the last ones may end with
+// zeros, which no update changes.
 
 #include "nn.h"
 
@@ -30,7 +30,7 @@ int nn_mesh_size(const struct nn_mesh *m, int axis) {
     return m ? m->axis[axis].size : 1;
 }
 
-// "data=2,fsdp=4": into size[], in which 1 stands for what is left out.
+// Reads a text such as "data=2,fsdp=4" into size[]; an axis that is left out has size 1.
 static bool read_sizes(zl_nn nn, const char *text, int size[NN_AXES]) {
     bool known[NN_AXES] = {false};
     for (int i = 0; i < NN_AXES; i++)
@@ -55,7 +55,8 @@ static bool read_sizes(zl_nn nn, const char *text, int size[NN_AXES]) {
     return true;
 }
 
-// The ranks that have the same color; the group itself where these are all.
+// Makes the group of the ranks with the same color; if these are all ranks, that is the group itself. No
+// group for size 1.
 static bool part_of(struct nn_mesh *m, int size, int color, int key, zl_group *out) {
     if (size > 1)
         *out = size == zl_group_size(m->all) ? zl_group_retain(m->all) : zl_group_split(m->all, color, key);
@@ -203,7 +204,7 @@ static zl_array pad_axis(zl_array x, int axis, int64_t more) {
     return zl_pad(x, (zl_shape){low, zl_ndim(x)}, (zl_shape){high, zl_ndim(x)}, zl_scalar(0));
 }
 
-// Elements along fsdp's axis of what is whole there.
+// Returns the elements along the axis that fsdp divides, in the parameter as it is whole along fsdp.
 static int64_t length_of(const struct nn_mesh *m, const struct nn_parameter *p) {
     int axis = p->split[NN_FSDP];
     return p->split[NN_TENSOR] == axis ? p->dim[axis] / m->axis[NN_TENSOR].size : p->dim[axis];

@@ -1,7 +1,7 @@
-// nn_mixer.c - what lets tokens see those before them: softmax attention, and every delta rule with the layer
-// around it.
+// nn_mixer.c - layers in which tokens see those before them: softmax attention, and all delta rules with the
+// layer around them.
 //
-// What a rule takes is read from its row of delta.def, so a new row is a new mixer.
+// The inputs of a rule are read from its row of delta.def, so a new row is a new mixer.
 
 #include "nn.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const struct rule {
-    const char *name, *gate, *e, *w, *x, *way; // words of delta.def
+    const char *name, *gate, *e, *w, *x, *way; // columns of delta.def
 } rules[] = {
 #define DELTA(name, gate, e, w, x, way, ...) {#name, #gate, #e, #w, #x, #way},
 #include "op/delta.def"
@@ -36,7 +36,7 @@ bool zl_nn_is_mixer(const char *rule) {
     return is_attention(rule) || find_rule(rule);
 }
 
-// Whether the rule makes its erasing or its writing of any of these words.
+// Returns whether one of the rule's columns e, w and x has one of these words.
 static bool takes(const struct rule *r, const char *a, const char *b, const char *c) {
     const char *has[] = {r->e, r->w, r->x}, *word[] = {a, b, c};
     for (int i = 0; i < 9; i++)
@@ -49,13 +49,13 @@ static bool takes(const struct rule *r, const char *a, const char *b, const char
 struct mixer {
     zl_nn nn; // the layer's place
     const struct rule *rule;
-    zl_array x;  // as it goes into products whose outputs are divided along tensor
-    zl_array in; // as it came
-    int heads, shared, key, value, conv, updates; // of all ranks
-    int parts; // ranks along tensor, each of which has its part of the heads
+    zl_array x;  // input of products whose outputs are divided along tensor
+    zl_array in; // the layer's input
+    int heads, shared, key, value, conv, updates; // over all ranks
+    int parts; // number of ranks along tensor, among which the heads are divided
 };
 
-// This rank's heads of so many.
+// Splits the last axis of x into this rank's share of the heads.
 static zl_array heads_of(const struct mixer *m, zl_array x, int heads, int dim) {
     return zl_unflatten(x, -1, ZL_SHAPE(heads / m->parts, dim));
 }
@@ -69,7 +69,7 @@ static zl_array unit_length(zl_array x) {
     return zl_multiply(x, zl_rsqrt(zl_add(square, zl_scalar(1e-6))));
 }
 
-// (batch, time, heads * dim) through the convolution and SiLU.
+// Computes a projection, (batch, time, heads * dim), then the convolution, unless there is none, and SiLU.
 static zl_array projected(const struct mixer *m, const char *name, int outputs) {
     zl_array y = nn_linear(m->nn, name, m->x, outputs, false, true);
     if (m->conv < 1)
@@ -77,8 +77,8 @@ static zl_array projected(const struct mixer *m, const char *name, int outputs) 
     return silu(zl_nn_causal_conv(zl_nn_at(m->nn, "%s", name), "conv", y, m->conv));
 }
 
-// The same for keys and values, of which a rule may have several for each token: (batch, time * updates,
-// heads, dim).
+// Does the same for keys and values, of which a rule may have several per token. Returns (batch, time *
+// updates, heads, dim).
 static zl_array each_update(const struct mixer *m, const char *name, int heads, int dim) {
     zl_array y = projected(m, name, m->updates * heads * dim);
     return zl_flatten(zl_unflatten(y, -1, ZL_SHAPE(m->updates, heads / m->parts, dim)), 1, 2);
@@ -109,7 +109,7 @@ static zl_array attention(const struct mixer *m, double rope_base) {
 
 // Delta rules -----------------------------------------------------------------------------------------------
 
-// The inputs of a delta rule: q, k, v, and those that only some rules have.
+// The inputs of a delta rule: q, k and v, and those that only some rules have.
 struct inputs {
     zl_array q, k, v, g, beta, a, b, A_log, dt_bias;
     bool l2_norm;
@@ -122,7 +122,7 @@ static void make_gate(const struct mixer *m, struct inputs *in) {
     int dim = !strcmp(gate, "CHANNEL") ? m->key : !strcmp(gate, "VALUE_CHANNEL") ? m->value : 1;
     if (!strcmp(gate, "NONE") || !strcmp(gate, "RETENTION"))
         return;
-    if (dim > 1) // of a low rank, in which all heads share
+    if (dim > 1) // a product of low rank, whose first factor all heads share
         in->g = heads_of(m,
                          zl_nn_linear(m->nn, "decay", zl_nn_linear(m->nn, "decay_in", m->in, m->key, false),
                                       m->heads * dim, false),
@@ -136,8 +136,9 @@ static void make_gate(const struct mixer *m, struct inputs *in) {
                                   (zl_nn_init){.mean = (slow + fast) / 2, .spread = (fast - slow) / 2});
 }
 
-// Gates that erase and write each channel; the key that erases; the factors of a low rank; the
-// preconditioner's gate and weight; the decay and the rate of a momentum.
+// Makes the rule's inputs a and b. According to the rule they are gates that erase and write each channel;
+// the key that erases; the factors of an update of low rank; the decay and the rate of a momentum; or the
+// gate and the weight of a preconditioner.
 static void make_a_and_b(const struct mixer *m, struct inputs *in) {
     if (takes(m->rule, "A_KEY", "B_V", "B_V")) {
         in->a = heads_of(m, zl_sigmoid(linear(m, "erase", m->heads * m->key)), m->heads, m->key);
@@ -165,7 +166,8 @@ static void make_a_and_b(const struct mixer *m, struct inputs *in) {
     }
 }
 
-// Over the values of each head, with one gain for all heads: each rank has a part of its gradient.
+// Normalises the values of each head, with one gain for all heads. If the heads are divided, each rank has a
+// part of the gain's gradient.
 static zl_array norm(const struct mixer *m, zl_array x) {
     zl_nn here = m->parts > 1 ? zl_nn_at(m->nn, "norm") : NULL;
     if (m->parts == 1)
@@ -186,9 +188,9 @@ static zl_array delta(const struct mixer *m) {
                                           ZL_SHAPE(m->updates, m->heads / m->parts)),
                              1, 2);
     make_a_and_b(m, &in);
-    if (!strcmp(m->rule->way, "OJA")) // the values are the keys of its state
+    if (!strcmp(m->rule->way, "OJA")) // Oja's rule takes the values as the keys of its state
         in.v = unit_length(in.v);
-    if (!strcmp(m->rule->way, "NORMALIZED")) { // sums of what is positive cannot vanish
+    if (!strcmp(m->rule->way, "NORMALIZED")) { // sums of positive numbers cannot vanish
         in.q = zl_softmax(in.q, -1, true), in.k = zl_softmax(in.k, -1, true);
         in.l2_norm = false;
     }

@@ -1,5 +1,4 @@
-// nn_optimizer.c - how a gradient changes a parameter: a row for each optimiser; and how the learning rate
-// changes.
+// nn_optimizer.c - optimisers, a row for each, and schedules of the learning rate.
 
 #include "nn.h"
 
@@ -11,7 +10,7 @@ static zl_array times(double number, zl_array x) {
     return zl_multiply(zl_scalar(number), x);
 }
 
-// a x + (1 - a) y
+// Returns a x + (1 - a) y.
 static zl_array moved(double a, zl_array x, zl_array y) {
     return zl_add(times(a, x), times(1 - a, y));
 }
@@ -20,7 +19,7 @@ static double decay_of(const struct nn_update *u) {
     return u->kind == ZL_NN_VECTOR ? 0 : u->options->weight_decay;
 }
 
-// p (1 - rate decay) - rate move
+// Sets p to p (1 - rate decay) - rate move.
 static void step(struct nn_update *u, zl_array move, double decay) {
     if (decay > 0)
         move = zl_add(move, times(decay, u->parameter));
@@ -32,7 +31,7 @@ static void add_decay_to_gradient(struct nn_update *u) {
         u->gradient = zl_add(u->gradient, times(decay_of(u), u->parameter));
 }
 
-// m <- momentum m + g; the parameter moves by m, or, looking ahead, by g + momentum m.
+// Sets m to momentum m + g. Returns the move: m, or for Nesterov's variant g + momentum m.
 static zl_array gather_momentum(struct nn_update *u, bool nesterov) {
     double momentum = u->options->momentum;
     u->state[0] = zl_add(times(momentum, u->state[0]), u->gradient);
@@ -44,8 +43,8 @@ static void sgd(struct nn_update *u) {
     step(u, gather_momentum(u, u->options->nesterov), 0);
 }
 
-// m <- b1 m + (1 - b1) g, v <- b2 v + (1 - b2) g^2; the move is m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) +
-// eps).
+// Sets m to b1 m + (1 - b1) g and v to b2 v + (1 - b2) g^2. Returns the move, m / (1 - b1^t) / (sqrt(v / (1 -
+// b2^t)) + eps).
 static zl_array adam_move(struct nn_update *u) {
     u->state[0] = moved(u->options->beta1, u->state[0], u->gradient);
     u->state[1] = moved(u->options->beta2, u->state[1], zl_square(u->gradient));
@@ -62,7 +61,8 @@ static void adamw(struct nn_update *u) {
     step(u, adam_move(u), decay_of(u));
 }
 
-// Five steps of Newton and Schulz: singular values of about 1, whatever they were (K. Jordan's coefficients).
+// Makes all singular values of a matrix about 1, by five steps of Newton and Schulz with K. Jordan's
+// coefficients.
 static zl_array orthogonal(zl_array m) {
     enum { STEPS = 5 };
     bool tall = zl_dim(m, -2) > zl_dim(m, -1);
@@ -77,8 +77,8 @@ static zl_array orthogonal(zl_array m) {
     return tall ? zl_swapaxes(x, -1, -2) : x;
 }
 
-// The move has elements as large as Adam's, about 0.2, so that matrices and what is left to AdamW share a
-// rate.
+// The elements of the move are about as large as Adam's, 0.2, so that matrices and the parameters left to
+// AdamW can share a learning rate.
 static void muon(struct nn_update *u) {
     if (u->kind != ZL_NN_MATRIX) {
         adamw(u);
@@ -87,7 +87,7 @@ static void muon(struct nn_update *u) {
     bool is_shard = u->mesh && (u->of->split[NN_FSDP] >= 0 || u->of->split[NN_TENSOR] >= 0);
     zl_array m = gather_momentum(u, true);
     m = is_shard ? nn_whole_of(u->mesh, u->of, m)
-                 : m; // each rank makes the whole orthogonal, and takes its shard
+                 : m; // every rank computes the whole matrix, and takes its shard of the result
     double longest = (double)(zl_dim(m, -1) > zl_dim(m, -2) ? zl_dim(m, -1) : zl_dim(m, -2));
     zl_array move = times(0.2 * sqrt(longest), orthogonal(m));
     step(u, is_shard ? nn_shard_of(u->mesh, u->of, move) : move, decay_of(u));

@@ -1,10 +1,10 @@
-// nn_shards.c - checkpoints of several ranks: each writes its shards in a thread, and rank 0 then replaces
-// the index.
+// nn_shards.c - checkpoints of several ranks: each rank writes its shards in a thread, and rank 0 then
+// replaces the index.
 //
-// The arrays that a file is written from are values, which nothing writes over while the thread holds them:
-// training goes on with other memory. Names of files have the step and a number of the run, so that none is
-// written twice; rank 0 waits until it sees all of them, which needs no word between the ranks. What dies in
-// between leaves the old index, with all files that it names.
+// The arrays that are written do not change while the thread holds them: training continues in other memory.
+// File names contain the step and a number of the run, so that no file is written twice. Rank 0 waits until
+// it sees all files, which needs no message between ranks. If a process dies before that, the old index
+// stays, and all files that it names.
 
 #include "nn.h"
 
@@ -21,7 +21,7 @@ struct nn_writer {
     pthread_t thread;
     zl_file *file, *index; // file: NULL on ranks that write nothing; index: on rank 0
     char path[PATH_BYTES], own[PATH_BYTES];
-    char *names;     // of all files of the checkpoint
+    char *names;     // of all files of the checkpoint, one per line
     char error[512]; // "": none
 };
 
@@ -153,7 +153,7 @@ static void print_dims(char *out, size_t bytes, int ndim, const int64_t *dim) {
         at += (size_t)snprintf(out + at, bytes - at, i ? ",%lld" : "%lld", (long long)dim[i]);
 }
 
-// One parameter of a file: this rank's part of it and of what belongs to it.
+// One parameter in this rank's file: its shard, and arrays that belong to it.
 struct piece {
     zl_file *file;
     int ndim;
@@ -181,7 +181,8 @@ static bool add_piece(void *data, const char *name, zl_array a) {
     return done;
 }
 
-// What is whole along an axis is written by its first rank.
+// Returns whether this rank writes its shard: along an axis that does not divide the parameter, only the
+// first rank does.
 static bool writes(const struct nn_mesh *m, const struct nn_parameter *p) {
     bool is = true;
     for (int i = 0; i < NN_AXES; i++)
@@ -201,7 +202,7 @@ static bool add_pieces(zl_trainer t, zl_file *file) {
     return done;
 }
 
-// A line per array: its name, dtype and whole shape.
+// Writes a line of the index per array: its name, dtype and whole shape.
 struct list {
     FILE *out;
     const struct nn_parameter *p;
@@ -239,7 +240,7 @@ static bool make_index(zl_trainer t, struct nn_writer *w, const char *about) {
     return done;
 }
 
-// A number that rank 0 draws, so that no other run writes files of the same names.
+// Draws a number on rank 0, for all ranks, so that no other run writes files of the same names.
 static bool draw_run(zl_nn nn) {
     struct nn_mesh *m = nn->table->mesh;
     struct timespec now;
@@ -262,7 +263,7 @@ static void name_file(zl_trainer t, const char *path, int index, int count, char
              (unsigned long long)t->nn->table->mesh->run, index + 1, count);
 }
 
-// The ranks that write are the first ones along data.
+// Only the first ranks along data write.
 static bool name_files(zl_trainer t, struct nn_writer *w, const char *path) {
     const struct nn_mesh *m = t->nn->table->mesh;
     int count = m->axis[NN_FSDP].size * m->axis[NN_TENSOR].size,

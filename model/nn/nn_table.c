@@ -1,4 +1,4 @@
-// nn_table.c - the table of a model's parameters: names, arrays, places, and how parameters start.
+// nn_table.c - the table of a model's parameters: names, arrays, places, and initial values.
 
 #include "nn.h"
 
@@ -134,7 +134,8 @@ struct nn_parameter *nn_add(zl_nn nn, const char *name, zl_shape shape, zl_array
     return p;
 }
 
-// Any two of seed and index give numbers of their own.
+// Returns the key for the next parameter: different seeds and indices give different random numbers
+// (splitmix64).
 static zl_array key_of(const struct nn_table *table) {
     uint64_t x = (uint64_t)table->seed * 0x9e3779b97f4a7c15u + (uint64_t)table->count;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
@@ -142,12 +143,13 @@ static zl_array key_of(const struct nn_table *table) {
     return zl_random_key((int64_t)((x ^ x >> 31) >> 1));
 }
 
-// Every rank draws the whole parameter, so that it starts alike on all meshes, and keeps its shard.
+// Makes a parameter. Every rank draws it whole and keeps its shard, so that it starts with the same values on
+// all meshes.
 static struct nn_parameter *make(zl_nn nn, const char *name, zl_shape shape, const zl_nn_init *init) {
     struct nn_parameter *p = nn_add(nn, name, shape, NULL);
     if (!p)
         return NULL;
-    nn->table->count--; // keys are of the parameters before it
+    nn->table->count--; // the key depends on the number of parameters before it
     bool done = false;
     ZL_SCOPE {
         zl_array x = zl_broadcast_to(zl_full(ZL_SCALAR, zl_scalar(init->mean), ZL_FLOAT32), shape);
@@ -178,7 +180,7 @@ bool zl_nn_set_dtype(zl_nn nn, zl_dtype dtype) {
     return true;
 }
 
-// As text, for messages.
+// Writes a shape as text, for messages.
 void nn_print_shape(char *out, size_t bytes, zl_shape shape) {
     size_t at = (size_t)snprintf(out, bytes, "(");
     for (int i = 0; i < shape.ndim && at < bytes; i++)

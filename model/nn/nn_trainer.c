@@ -1,7 +1,7 @@
 // nn_trainer.c - steps of training: gradients of a batch and updates of parameters, both compiled.
 //
-// A step is recorded whole and evaluated once. Before that the trainer lets go of what the step replaces, so
-// that updates are computed where the old values lie.
+// A whole step is recorded, then evaluated once. Before that the trainer releases the arrays that the step
+// replaces, so that the new values are computed in their memory.
 
 #include "nn.h"
 
@@ -39,8 +39,8 @@ static bool check(zl_nn nn, const zl_train_options *o) {
 
 // Functions that are compiled -------------------------------------------------------------------------------
 
-// Inputs: parameters, then the batch. Result: the loss. It leaves the parameters' stand-ins in place:
-// derivatives need them.
+// Computes the loss from the parameters, then the batch. The layers keep taking these parameters afterwards,
+// because derivatives need them.
 static bool loss_of(void *data, int count, const zl_array *in, zl_outputs *out) {
     zl_trainer t = data;
     int parameters = table_of(t)->count;
@@ -48,7 +48,7 @@ static bool loss_of(void *data, int count, const zl_array *in, zl_outputs *out) 
     return zl_give(out, t->loss(t->nn, count - parameters, in + parameters, t->data));
 }
 
-// The report of a batch: the loss, averaged over ranks, and how many ranks were asked to stop.
+// The report of a batch: the loss, averaged over ranks, and the number of ranks that were told to stop.
 enum { LOSS, STOPS, REPORTS };
 
 static zl_array report_of(zl_trainer t, zl_array loss, zl_array stops) {
@@ -59,8 +59,8 @@ static zl_array report_of(zl_trainer t, zl_array loss, zl_array stops) {
     return zl_all_sum(zl_concatenate((zl_array[]){share, zl_astype(stops, zl_dtype_of(loss))}, 2, 0), m->all);
 }
 
-// Inputs: parameters, sums of gradients if there are any, the batch, on a mesh whether to stop. Results: the
-// report, gradients added to those sums.
+// Computes gradients. Inputs: parameters, sums of gradients if there are any, the batch, and on a mesh
+// whether to stop. Results: the report, and the gradients plus those sums.
 static bool gradients_of(void *data, int count, const zl_array *in, zl_outputs *out) {
     zl_trainer t = data;
     int parameters = table_of(t)->count, summed = t->batches ? parameters : 0;
@@ -112,7 +112,8 @@ static bool updates_of(void *data, int count, const zl_array *in, zl_outputs *ou
     const zl_array *gradient = in + NUMBERS, *parameter = gradient + parameters,
                    *state = parameter + parameters;
     const struct nn_mesh *mesh = table_of(t)->mesh;
-    int parts = o->accumulate * (mesh ? mesh->rows : 1); // that a gradient is the sum of
+    int parts = o->accumulate * (mesh ? mesh->rows : 1); // number of batches over which the gradient is
+                                                         // summed
     zl_array norm = NULL, share = zl_scalar(1.0 / parts);
     zl_outputs *states = zl_outputs_new();
     bool done = states && count >= NUMBERS + 2 * parameters;
@@ -195,8 +196,8 @@ int64_t zl_trainer_batches(zl_trainer t) {
     return t ? t->step * t->options.accumulate + t->batches : 0;
 }
 
-// Runs the model once without tracing, which makes its parameters, or finds that loaded ones do not belong to
-// it.
+// Runs the model once without tracing, which makes its parameters, or finds out that loaded parameters do not
+// belong to it.
 static bool open_table(zl_trainer t, int count, const zl_array *batch) {
     struct nn_table *table = table_of(t);
     bool done = false;
@@ -249,7 +250,7 @@ void nn_replace(zl_array *owned, zl_array value) {
     *owned = value;
 }
 
-// Records the gradients of a batch; they become the sums of the slots.
+// Records the gradients of a batch, which become the slots' sums.
 static bool add_gradients(zl_trainer t, int count, const zl_array *batch, zl_array *report) {
     struct nn_table *table = table_of(t);
     int parameters = table->count, inputs = 0;
@@ -337,7 +338,7 @@ static bool evaluate(zl_trainer t, zl_array loss, zl_array norm) {
     return done;
 }
 
-// One number, or what report_of made.
+// Reads the result of report_of: one number, or one per entry of the report.
 static bool read_report(zl_array report, double values[REPORTS]) {
     if (zl_size(report) == 1) {
         values[LOSS] = zl_item(report);

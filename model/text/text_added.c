@@ -1,7 +1,7 @@
-// text_added.c - tokens that are looked for in the text before it is split: <|im_start|> and the like.
+// text_added.c - finds added tokens such as <|im_start|> in the text before it is split.
 //
-// The leftmost is taken, of those that begin there the longest. Tokens are sorted, so those that match so far
-// are a range, which each further byte narrows.
+// Takes the leftmost token, and of those that begin at the same place the longest. The tokens are sorted, so
+// those that match so far are consecutive, and each further byte narrows their range.
 
 #include "text_inside.h"
 
@@ -45,7 +45,7 @@ bool text_added_index(struct text_tokenizer *t, char *error, size_t error_bytes)
     return fill(t, &t->raw, false, error, error_bytes) && fill(t, &t->normal, true, error, error_bytes);
 }
 
-// The first of a range whose byte at that depth is c or more.
+// Returns the first token of a range whose byte at index `depth` is at least c.
 static int lower_bound(const struct text_added_list *list, int from, int to, uint32_t depth, int c) {
     while (from < to) {
         int middle = from + (to - from) / 2;
@@ -57,7 +57,7 @@ static int lower_bound(const struct text_added_list *list, int from, int to, uin
     return from;
 }
 
-// The longest token at `at`; NULL: none.
+// Returns the longest token at `at`, or NULL if there is none.
 static const struct text_added *longest(const struct text_added_list *list, const char *at, size_t left) {
     const struct text_added *found = NULL;
     int from = 0, to = list->count;
@@ -76,7 +76,7 @@ static const struct text_added *longest(const struct text_added_list *list, cons
     return found;
 }
 
-// Classes of the character that ends before `at`; 0 at the start.
+// Returns the classes of the character that ends before `at`; 0 at the start.
 static int class_before(const char *data, const char *at) {
     const char *start = at;
     while (start > data && at - start < 4 && ((unsigned char)*--start & 0xc0) == 0x80)

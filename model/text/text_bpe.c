@@ -1,9 +1,9 @@
-// text_bpe.c - byte pair encoding of one piece: of all neighbours that make a token, those of the lowest
-// rank, the leftmost first, become it, until none are left.
+// text_bpe.c - byte pair encoding of one piece: while neighbours form a token, those of the lowest rank, of
+// equal ones the leftmost, are replaced by it.
 //
-// A pair's rank and token are one 64-bit number in a table of open addressing; pairs of single bytes have a
-// table of their own. Short pieces are merged in an array that is searched again at each step; long ones with
-// a heap, n log n. Pieces that were seen lately are remembered with their tokens.
+// A pair's rank and token are one 64-bit number in a hash table with open addressing; pairs of single bytes
+// have a table of their own. Short pieces are merged in an array that is searched at each step; long pieces
+// with a heap, in O(n log n). Recent pieces are cached with their tokens.
 
 #include "text_inside.h"
 
@@ -17,7 +17,7 @@ static size_t pair_slot(const struct text_tokenizer *t, uint64_t key) {
     return (size_t)((hash ^ hash >> 32) * 0xd6e8feb86659fd93u >> 20) & (t->pairs - 1);
 }
 
-// Rank and token of two neighbours, in that order of bits; NO_PAIR: they make none.
+// Returns rank << 32 | token of two neighbours; NO_PAIR if they form none.
 static uint64_t find_pair(const struct text_tokenizer *t, uint32_t left, uint32_t right) {
     uint64_t key = (uint64_t)left << 32 | right;
     for (size_t slot = pair_slot(t, key);; slot = (slot + 1) & (t->pairs - 1)) {
@@ -92,7 +92,7 @@ bool text_bpe_pairs_of_ranks(struct text_tokenizer *t) {
 
 // Memory of a thread ----------------------------------------------------------------------------------------
 
-struct cached { // a cache line
+struct cached { // fits in a cache line
     uint8_t key_bytes, count;
     char key[CACHE_KEY];
     int32_t id[CACHE_IDS];
@@ -151,7 +151,7 @@ bool text_ids_room(struct text_ids *ids, size_t count) {
 
 // Merging ---------------------------------------------------------------------------------------------------
 
-// The tokens of the bytes alone; returns how many.
+// Writes the tokens of the single bytes, and returns how many there are.
 static size_t start(const struct text_tokenizer *t, const unsigned char *piece, size_t bytes, uint32_t *id) {
     size_t count = 0;
     for (size_t i = 0; i < bytes; i++) {
@@ -173,7 +173,7 @@ static size_t merge_short(const struct text_tokenizer *t, const unsigned char *p
     while (count > 1) {
         size_t at = 0;
         uint64_t best = pair[0];
-        for (size_t i = 1; i + 1 < count; i++) // tokens of equal rank are equal: the first stays the best
+        for (size_t i = 1; i + 1 < count; i++) // equal ranks mean equal tokens: the first stays the best
             if (pair[i] < best) {
                 best = pair[i];
                 at = i;
@@ -215,7 +215,7 @@ static uint64_t heap_pop(uint64_t *heap, size_t *count) {
     return top;
 }
 
-// Sets the pair that begins at a place, and lets the heap know: by rank, then by place.
+// Sets the pair that begins at a position, and adds it to the heap, which is ordered by rank, then position.
 static void set_pair(const struct text_tokenizer *t, struct text_bpe_memory *m, size_t *heap, uint32_t at,
                      uint32_t count) {
     uint32_t next = m->next[at];
@@ -228,7 +228,7 @@ static size_t merge_long(const struct text_tokenizer *t, struct text_bpe_memory 
     size_t heap = 0;
     for (uint32_t i = 0; i < count; i++) {
         m->next[i] = i + 1;
-        m->previous[i] = i - 1; // of the first: a place that is not there
+        m->previous[i] = i - 1; // of the first: not a valid position
     }
     for (uint32_t i = 0; i < count; i++)
         set_pair(t, m, &heap, i, count);
@@ -236,7 +236,7 @@ static size_t merge_long(const struct text_tokenizer *t, struct text_bpe_memory 
         uint64_t top = heap_pop(m->heap, &heap);
         uint32_t at = (uint32_t)top, gone = m->next[at];
         if (m->pair[at] == NO_PAIR || m->pair[at] >> 32 != top >> 32)
-            continue; // of a pair that is no longer there
+            continue; // this pair no longer exists
         m->id[at] = (uint32_t)m->pair[at];
         m->pair[gone] = NO_PAIR;
         m->next[at] = m->next[gone];

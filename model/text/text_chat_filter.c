@@ -126,7 +126,7 @@ static struct value folded(struct run *r, struct value v, const struct value *ca
     return ignore ? text_method(r, v, "lower", &(struct arguments){0}) : v;
 }
 
-// Sorts stably by keys, in merges.
+// Sorts items stably by their keys, by merge sort.
 static void merge_sort(struct run *r, struct value *key, struct value *item, struct value *room, size_t count,
                        bool down) {
     if (count < 2 || r->failed)
@@ -243,7 +243,7 @@ static struct value sum(struct run *r, struct value v, const struct arguments *a
     return total;
 }
 
-// map, select and their kin: the filter or test is named by the first argument.
+// map, select, reject and their variants: the first argument is the name of the filter or test.
 static struct value map(struct run *r, struct value v, const struct arguments *args) {
     const struct value *attribute = args->count ? NULL : text_argument(args, 0, "attribute"),
                        *otherwise = args->count ? NULL : text_argument(args, 9, "default");
@@ -365,7 +365,7 @@ static struct value replace(struct run *r, struct value v, const struct argument
     return by_method(r, v, "replace", &(struct arguments){.item = three, .count = 3});
 }
 
-// Words begin behind blanks, hyphens and opening brackets.
+// Makes words begin with a capital. They begin after blanks, hyphens and opening brackets.
 static struct value title(struct run *r, struct value v, const struct arguments *args) {
     v = by_method(r, v, "lower", args);
     char *data = r->failed ? NULL : (char *)(uintptr_t)v.as.text.data;
@@ -437,7 +437,7 @@ static struct value otherwise(struct run *r, struct value v, const struct argume
     return !missing_one ? v : value ? *value : (struct value){VALUE_TEXT, .as.text = {"", 0}};
 }
 
-// A number that the text is, up to blanks; false: it is none.
+// Sets *out to the number that the text contains, between blanks. Returns false if it is not a number.
 static bool number_of(struct run *r, struct value v, bool whole, double *out) {
     struct value text = text_strip(r, v, NULL, 0, true, true);
     char *end;
@@ -569,7 +569,7 @@ struct value text_filter(struct run *r, const char *name, struct value in, const
 
 // Tests -----------------------------------------------------------------------------------------------------
 
-// The rest of a division, of the sign of the divisor.
+// Returns the remainder of a division, with the sign of the divisor.
 static double rest_of(struct run *r, struct value v, double by) {
     if (!text_value_is_number(v))
         text_value_fail(r, "this test needs a number, not '%s'", text_value_kind(v));
@@ -698,7 +698,7 @@ bool text_test(struct run *r, const char *name, struct value v, const struct arg
     case TEST_NUMBER: return text_value_is_number(v);
     case TEST_ODD: return rest_of(r, v, 2) == 1;
     case TEST_EVEN: return rest_of(r, v, 2) == 0 && !r->failed;
-    case TEST_CALLABLE: return v.kind >= VALUE_MACRO || v.kind == VALUE_UNDEFINED; // as Jinja has it
+    case TEST_CALLABLE: return v.kind >= VALUE_MACRO || v.kind == VALUE_UNDEFINED; // as in Jinja
     case TEST_LOWER:
     case TEST_UPPER:
         v = text_value_string(r, v);

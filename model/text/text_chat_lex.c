@@ -1,6 +1,6 @@
-// text_chat_lex.c - the source of a template as tokens. Blank handling is that of Jinja with trim_blocks and
-// lstrip_blocks, as transformers sets them: a line end behind a block or comment goes, and so do blanks
-// between the start of a line and one.
+// text_chat_lex.c - splits the source of a template into tokens. Blanks are treated as by Jinja with
+// trim_blocks and lstrip_blocks, which transformers sets: the end of line after a block or a comment is
+// removed, and so are blanks between the start of a line and a block or a comment.
 
 #include "text_chat.h"
 
@@ -47,7 +47,7 @@ static bool is_space_at(const struct text_template *t, size_t at, int *bytes) {
     const unsigned char *data = (const unsigned char *)t->source;
     *bytes = text_next(data + at, data + t->bytes, &class);
     unsigned char c = data[at];
-    return class & TEXT_SPACE || (c >= 0x1c && c <= 0x1f); // the separators that Python counts too
+    return class & TEXT_SPACE || (c >= 0x1c && c <= 0x1f); // the separators that Python also counts as blanks
 }
 
 static size_t skip_spaces(const struct text_template *t, size_t at) {
@@ -69,7 +69,7 @@ static size_t strip_end(const struct text_template *t, size_t from, size_t to) {
     return to;
 }
 
-// Where data ends before a tag with this sign. line_start: whether the data begin a line.
+// Returns where data ends before a tag with this sign. line_start: the data begin a line.
 static size_t end_of_data(const struct text_template *t, size_t from, size_t to, char sign, bool is_output,
                           bool line_start) {
     if (sign == '-')
@@ -107,8 +107,8 @@ static int hex(const char *at, const char *end, int digits, uint32_t *code) {
     return digits;
 }
 
-// One escape behind a backslash; returns the bytes that it takes, and writes at *to. What is unknown stays,
-// with its backslash.
+// Decodes one escape sequence, after its backslash, and advances *to. Returns the bytes it takes. An unknown
+// sequence stays, with its backslash.
 static int unescape(const char *at, const char *end, char **to) {
     static const char from[] = "\\'\"abfnrtv", into[] = "\\'\"\a\b\f\n\r\t\v";
     const char *which = *at ? strchr(from, *at) : NULL;
@@ -183,7 +183,7 @@ static bool read_number(struct text_template *t, size_t *at) {
         if (is_exponent && !text_is_digit(next))
             digits[used++] = s[++*at];
         if (is_exponent)
-            base = 11; // no second exponent, no point
+            base = 11; // neither an exponent nor a point may follow
     }
     digits[used] = 0;
     errno = 0;
@@ -217,7 +217,7 @@ static bool read_operator(struct text_template *t, size_t *at, int *open) {
         t->source + *at);
 }
 
-// Reads what is inside a tag, up to behind its end.
+// Reads the inside of a tag, and moves *at past its end.
 static bool read_tag(struct text_template *t, size_t *at, bool is_output) {
     const char *closing = is_output ? "}}" : "%}", *s = t->source;
     size_t begin = *at;
@@ -256,7 +256,8 @@ static bool read_tag(struct text_template *t, size_t *at, bool is_output) {
     }
 }
 
-// Whether the block at `at`, behind {% and its sign, is this one word. *end: behind its %}.
+// Returns whether the block at `at`, after {% and its sign, is this one word. Sets *end to the position after
+// its %}.
 static bool is_word_block(const struct text_template *t, size_t at, const char *word, size_t *end,
                           char *sign) {
     size_t len = strlen(word);
@@ -270,7 +271,7 @@ static bool is_word_block(const struct text_template *t, size_t at, const char *
     return !strncmp(t->source + at, "%}", 2);
 }
 
-// {% raw %}: data up to {% endraw %}.
+// Reads {% raw %}: everything up to {% endraw %} is data.
 static bool read_raw(struct text_template *t, size_t begin, size_t *at, char sign) {
     size_t from = sign == '-' ? skip_spaces(t, *at) : *at;
     for (size_t p = from; p + 1 < t->bytes; p++) {
@@ -311,7 +312,7 @@ bool text_chat_lex(struct text_template *t) {
         char sign = t->source[at + 2], behind;
         sign = sign == '-' || sign == '+' ? sign : 0;
         if (second == '{' && sign == '+')
-            sign = 0; // an output has no such sign: it is a plus
+            sign = 0; // an output has no such sign: this is an operator
         if (!push_data(t, data, end_of_data(t, data, at, sign, second == '{', line_start)))
             return false;
         at += 2 + (sign != 0);

@@ -9,19 +9,20 @@ static bool is_blank(const unsigned char *at, const unsigned char *end, int *byt
     return class & TEXT_SPACE || (*at >= 0x1c && *at <= 0x1f);
 }
 
-static size_t last_character(const char *data, size_t bytes) { // where it begins
+static size_t last_character(const char *data, size_t bytes) { // returns where the last character begins
     size_t at = bytes - 1;
     while (at > 0 && ((unsigned char)data[at] & 0xc0) == 0x80)
         at--;
     return at;
 }
 
-// Whether a character is one of a set; set NULL: a blank.
+// Returns whether a character is in a set, or if the set is NULL, a blank.
 static bool in_set(const char *at, size_t bytes, const char *set, size_t set_bytes) {
     int length;
     if (!set)
         return is_blank((const unsigned char *)at, (const unsigned char *)at + bytes, &length);
-    return memmem(set, set_bytes, at, bytes) != NULL; // whole characters: UTF-8 has no others in between
+    return memmem(set, set_bytes, at, bytes) != NULL; // finds whole characters only: in UTF-8 none is part of
+                                                      // another
 }
 
 struct value text_strip(struct run *r, struct value v, const char *set, size_t set_bytes, bool left,
@@ -54,7 +55,7 @@ static struct value strip(struct run *r, struct value v, const struct arguments 
     return text_strip(r, v, given ? set->as.text.data : NULL, given ? set->as.text.bytes : 0, left, right);
 }
 
-// Whether v begins, or ends, with a text, or with one of a tuple.
+// Returns whether v begins, or ends, with a text, or with one of a tuple of texts.
 static struct value meets(struct run *r, struct value v, const struct arguments *args, bool at_end) {
     struct value one = args->count ? args->item[0] : (struct value){VALUE_NONE};
     const struct value *list = one.kind == VALUE_TUPLE ? one.as.list->item : &one;
@@ -83,7 +84,8 @@ static struct value split_at_blanks(struct run *r, struct value v, int64_t most,
         if (r->failed || rest.as.text.bytes == 0)
             break;
         size_t start = to - ahead.as.text.bytes, stop = start + rest.as.text.bytes;
-        if (most == 0) { // what is left is one: blanks are cut at the side where splitting goes on
+        if (most == 0) { // the rest is one item: blanks are removed from the side at which splitting would
+                         // continue
             text_value_append(r, out.as.list,
                               from_right ? text_value_text(r, data + from, stop - from)
                                          : text_value_text(r, data + start, to - start));
@@ -214,7 +216,7 @@ static struct value replace(struct run *r, struct value v, const struct argument
             continue;
         if (at == end)
             break;
-        do // an empty text is before each character
+        do // an empty text is found before each character
             ok = ok && text_buffer_add(&out, at, 1);
         while (++at < end && ((unsigned char)*at & 0xc0) == 0x80);
         if (out.bytes > (64u << 20))
@@ -314,7 +316,7 @@ static struct value join(struct run *r, struct value v, const struct arguments *
     return text;
 }
 
-// Whether a text is not empty and has only characters of these classes; any: besides others.
+// Returns whether a text is not empty and all its characters have one of these classes.
 static struct value only(struct value v, int classes) {
     const unsigned char *at = (const unsigned char *)v.as.text.data, *end = at + v.as.text.bytes;
     bool all = at < end;
@@ -409,7 +411,7 @@ static struct value list_method(struct run *r, struct value v, const char *name,
 }
 
 static const struct {
-    const char *names; // between blanks
+    const char *names; // separated by blanks
     struct value (*run)(struct run *r, struct value v, const char *name, const struct arguments *args);
 } methods[] = {
     [VALUE_TEXT] = {" strip lstrip rstrip startswith endswith split rsplit replace splitlines find rfind "

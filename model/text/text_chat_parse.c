@@ -1,4 +1,5 @@
-// text_chat_parse.c - tokens into a tree, by recursive descent in the order of precedence that Jinja has.
+// text_chat_parse.c - parses tokens into a syntax tree, by recursive descent with Jinja's precedence of
+// operators.
 
 #include "text_chat.h"
 
@@ -10,7 +11,7 @@ struct parser {
     int depth, loops;
 };
 
-struct nodes { // that are being collected
+struct nodes { // a list that is being collected
     struct node **item;
     const char **word;
     int count, cap;
@@ -102,7 +103,7 @@ static struct node *binary(struct parser *p, enum node_kind kind, size_t at, con
     return n;
 }
 
-// Elements up to a closing bracket; *comma: whether there was one.
+// Parses elements up to a closing bracket. Sets *comma to whether a comma came last.
 static bool elements(struct parser *p, const char *closing, struct nodes *list, bool *comma) {
     *comma = false;
     while (!take(p, closing)) {
@@ -156,7 +157,7 @@ static struct node *primary(struct parser *p) {
             n->text = token->text;
         return n;
     }
-    if (token->kind == TOKEN_TEXT) { // neighbours are one text
+    if (token->kind == TOKEN_TEXT) { // adjacent literals are joined to one text
         struct text_buffer joined = {0};
         bool ok = true;
         for (; p->at->kind == TOKEN_TEXT; p->at++)
@@ -219,7 +220,7 @@ static struct node *call(struct parser *p, struct node *what, size_t at) {
     return n;
 }
 
-// Behind [: an index, or a slice.
+// Parses an index or a slice, after the [.
 static struct node *subscript(struct parser *p, struct node *what, size_t at) {
     struct node *part[3] = {0};
     int colons = 0;
@@ -347,7 +348,7 @@ static struct node *unary(struct parser *p, bool with_filter) {
     return with_filter ? filters(p, n) : n;
 }
 
-// Binary operators of a level; the last levels come first.
+// The binary operators of each level; later levels bind more tightly.
 static const char *const levels[][5] = {{"+", "-"}, {"~"}, {"*", "/", "//", "%"}, {"**"}};
 
 static struct node *arithmetic(struct parser *p, int level) {
@@ -437,7 +438,7 @@ static struct node *expression(struct parser *p) {
     return n;
 }
 
-// a, b without parentheses, as behind in, set and {{.
+// Parses a tuple without parentheses, such as a, b after `in`, after = in a set block, and after {{.
 static struct node *expression_list(struct parser *p) {
     size_t at = p->at->at;
     struct node *first = expression(p);
@@ -464,7 +465,7 @@ static bool block_end(struct parser *p) {
     return true;
 }
 
-// Names to be set: a, or a, b, or n.a of a namespace.
+// Parses the names that an assignment sets: a, or a, b, or member a of a namespace n.
 static struct node *target(struct parser *p, bool may_be_member) {
     size_t at = p->at->at;
     struct nodes list = {0};
@@ -541,7 +542,7 @@ static struct node *if_block(struct parser *p, size_t at) {
     if (take_word(p, "elif")) {
         if (++p->depth > MOST_DEPTH)
             return wrong(p, "more than %d levels", MOST_DEPTH);
-        n->c = if_block(p, next); // which takes endif
+        n->c = if_block(p, next); // reads up to endif
         p->depth--;
         return n->c ? n : NULL;
     }
@@ -559,7 +560,7 @@ static struct node *set_block(struct parser *p, size_t at) {
     if (take(p, "="))
         return (n->b = expression_list(p)) && block_end(p) ? n : NULL;
     n->kind = NODE_SET_BODY;
-    struct node *in = make(p, NODE_CAPTURED, at), *through = in; // a filter behind the name gets the body
+    struct node *in = make(p, NODE_CAPTURED, at), *through = in; // filters after the name apply to the body
     if (is_operator(p, "|") && !(through = filters(p, in)))
         return NULL;
     n->c = through == in ? NULL : through;
@@ -609,7 +610,7 @@ static struct node *statement(struct parser *p) {
         return set_block(p, at);
     if (take_word(p, "macro"))
         return macro(p, at);
-    if (take_word(p, "generation")) { // marks what the model wrote, for training
+    if (take_word(p, "generation")) { // encloses what the model wrote, for training
         static const char *const end[] = {"endgeneration", NULL};
         struct node *n = block_end(p) ? body(p, end) : NULL;
         p->at += n != NULL;
@@ -637,7 +638,8 @@ static bool ends_body(const struct parser *p, const char *const *ends) {
     return false;
 }
 
-// Statements up to one of these words, which p->at then is; of the whole template up to its end.
+// Parses statements up to one of the words in `ends`, and leaves p->at at that word; NULL: up to the end of
+// the template.
 static struct node *body(struct parser *p, const char *const *ends) {
     struct nodes list = {0};
     size_t at = p->at->at;

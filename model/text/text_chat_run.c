@@ -1,4 +1,5 @@
-// text_chat_run.c - runs the tree of a template: expressions give values, statements write text.
+// text_chat_run.c - runs the syntax tree of a template: evaluates expressions, and writes the text of
+// statements.
 
 #include "text_chat.h"
 
@@ -229,7 +230,7 @@ static struct value whole_arithmetic(struct run *r, const char *word, int64_t a,
         fits = !__builtin_mul_overflow(a, b, &out);
     else if (!strcmp(word, "**"))
         fits = whole_power(a, b, &out);
-    else if (b == -1) // the one division that may not fit
+    else if (b == -1) // the only division whose result may not fit
         fits = *word == '%' || !__builtin_sub_overflow((int64_t)0, a, &out);
     else {
         int64_t rest = a % b;
@@ -294,7 +295,7 @@ static struct value compare(struct run *r, const struct node *n) {
 
 // Calls -----------------------------------------------------------------------------------------------------
 
-// Evaluates arguments into the arena.
+// Evaluates arguments and stores them in the arena.
 static struct arguments take_arguments(struct run *r, const struct node *n) {
     struct arguments args = {0};
     struct value *items = text_run_memory(r, sizeof *items * (size_t)(2 * n->count + 1));
@@ -314,7 +315,7 @@ static struct arguments take_arguments(struct run *r, const struct node *n) {
     return args;
 }
 
-// Runs a body whose text is a value; it sets names of its own.
+// Runs a body, in a frame of names of its own, and returns its text as a value.
 static struct value captured(struct run *r, const struct node *n) {
     struct text_buffer outer = r->out;
     size_t frame = r->scope.frame, count = r->scope.count;
@@ -605,7 +606,7 @@ static void for_loop(struct run *r, const struct node *n) {
     size_t outer = r->scope.count;
     if (r->failed)
         return;
-    if (n->item[0]) { // only what the condition lets through
+    if (n->item[0]) { // a loop with a condition runs over the items that satisfy it
         struct value kept = text_value_list(r, VALUE_LIST);
         for (size_t i = 0; !r->failed && i < items.as.list->count; i++) {
             r->scope.frame = outer;
@@ -635,7 +636,7 @@ static void for_loop(struct run *r, const struct node *n) {
             break;
     }
     r->breaks = false;
-    if (!completed && n->d) // as Jinja has it: also if every iteration ended early
+    if (!completed && n->d) // as in Jinja, also if `continue` ended every iteration early
         run(r, n->d);
     r->scope.count = outer;
     r->scope.frame = frame;
@@ -643,7 +644,7 @@ static void for_loop(struct run *r, const struct node *n) {
 
 static void set_body(struct run *r, const struct node *n) {
     struct value text = captured(r, n->b);
-    if (n->c && !r->failed) { // through filters, whose input is a node of its own
+    if (n->c && !r->failed) { // apply the filters, whose input is the node NODE_CAPTURED
         struct value outer = r->body;
         r->body = text;
         text = evaluate(r, n->c);

@@ -1,5 +1,5 @@
-// text_chat_value.c - the values of templates: what Python's None, bool, int, float, str, list, tuple and
-// dict do with each other.
+// text_chat_value.c - the values of templates, with the operations of Python's None, bool, int, float, str,
+// list, tuple and dict.
 
 #include "text_chat.h"
 
@@ -54,7 +54,7 @@ struct value text_value_list(struct run *r, enum value_kind kind) {
     return (struct value){kind, .as.list = list};
 }
 
-// Room for one more in an array of the arena.
+// Returns room for one more item in an array of the arena.
 static void *more(struct run *r, void *old, size_t count, size_t *cap, size_t bytes) {
     if (count < *cap)
         return old;
@@ -263,7 +263,7 @@ bool text_value_contains(struct run *r, struct value where, struct value what) {
 
 // Text ------------------------------------------------------------------------------------------------------
 
-// As Python writes a float: the fewest digits that give the same number.
+// Prints a float as Python does: with the fewest digits that give the same number.
 static bool print_real(struct text_buffer *out, double x) {
     char digits[40], text[64];
     if (!isfinite(x))
@@ -283,7 +283,8 @@ static bool print_real(struct text_buffer *out, double x) {
     return text_buffer_text(out, text);
 }
 
-// As Python's repr of a text: in ' unless only that is inside; what cannot be printed is escaped.
+// Prints a text as Python's repr does: in single quotes, or in double quotes if it contains only single ones;
+// escapes characters that cannot be printed.
 static bool print_quoted(struct text_buffer *out, const char *data, size_t bytes) {
     bool has_single = memchr(data, '\'', bytes), has_double = memchr(data, '"', bytes);
     char quote = has_single && !has_double ? '"' : '\'', escape[16];
@@ -367,7 +368,7 @@ struct value text_value_string(struct run *r, struct value v) {
 // JSON ------------------------------------------------------------------------------------------------------
 
 struct json_style {
-    int indent; // -1: one line
+    int indent; // -1: everything on one line
     const char *comma, *colon;
     bool ascii, sorted;
     int depth;
@@ -436,7 +437,7 @@ static int by_key(const void *a, const void *b) {
     return by ? by : (x->as.text.bytes > y->as.text.bytes) - (x->as.text.bytes < y->as.text.bytes);
 }
 
-// The same dict in the order of its keys, which are texts.
+// Returns the dict with its keys, which are texts, in order.
 static struct value sorted_dict(struct run *r, const struct value_dict *dict) {
     struct value out = text_value_dict(r);
     struct value *keys = text_run_memory(r, sizeof *keys * (dict->count + 1));
@@ -478,7 +479,8 @@ static bool json_value(struct run *r, struct text_buffer *out, struct value v, s
 }
 
 bool text_value_json(struct run *r, struct text_buffer *out, struct value v, const struct arguments *args) {
-    // The places are those of transformers' filter: ensure_ascii, indent, separators, sort_keys.
+    // The positions of the arguments are those of transformers' filter: ensure_ascii, indent, separators,
+    // sort_keys.
     const struct value *ascii = text_argument(args, 0, "ensure_ascii"),
                        *indent = text_argument(args, 1, "indent");
     const struct value *separators = text_argument(args, 2, "separators"),
@@ -518,7 +520,7 @@ size_t text_utf8_count(const char *data, size_t bytes) {
     return count;
 }
 
-// Where the index-th character begins.
+// Returns where the index-th character begins.
 static size_t character_at(struct value v, size_t index) {
     size_t at = 0;
     for (; at < v.as.text.bytes; at++)

@@ -1,6 +1,6 @@
-// text_decode.c - from ids to text that is always whole characters: the start of one is held back until it is
-// complete, or shown to be none. What is no UTF-8 becomes U+FFFD, one for each longest start of a character
-// (as the Unicode standard advises).
+// text_decode.c - decodes ids to text in whole characters: the start of a character is held back until it is
+// complete, or invalid. Bytes that are not UTF-8 become U+FFFD, one for each longest valid start of a
+// character, as the Unicode standard recommends.
 
 #include "text_inside.h"
 
@@ -45,7 +45,7 @@ static bool put(const struct output *out, const void *data, size_t bytes) {
     return ok;
 }
 
-// Decodes bytes up to an open end, of which *used says where it begins.
+// Decodes bytes up to an incomplete character at the end, and sets *rest to where that begins.
 static bool put_text(const struct output *out, const unsigned char *at, const unsigned char *end,
                      const unsigned char **rest) {
     bool whole = true, open = false;
@@ -81,7 +81,7 @@ bool text_decode(struct text_decoder *d, int id, char **out, size_t *out_bytes, 
     struct output to = {out, out_bytes, out_cap};
     const unsigned char *at = (const unsigned char *)data, *end = at + bytes, *rest = at;
     bool ok = true;
-    while (ok && d->held_bytes > 0 && at < end) { // with what is held, byte by byte: a few
+    while (ok && d->held_bytes > 0 && at < end) { // complete the held character, byte by byte
         bool whole, open;
         unsigned char joined[5];
         memcpy(joined, d->held, (size_t)d->held_bytes);

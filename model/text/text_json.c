@@ -1,7 +1,7 @@
-// text_json.c - reads JSON into a tree whose nodes lie in blocks and whose texts lie in the document
-// itself, unescaped in place.
+// text_json.c - parses JSON into a tree. Its nodes are in blocks, its texts are in the document itself,
+// unescaped in place.
 //
-// Strict: RFC 8259 in UTF-8, nothing after the value, at most MOST_DEPTH levels. A tokenizer of 7 MB is
+// Strict: RFC 8259 in UTF-8, nothing after the value, at most MOST_DEPTH levels. A tokenizer of 7 MB has
 // 450,000 nodes.
 
 #include "text_inside.h"
@@ -14,7 +14,7 @@ enum { MOST_DEPTH = 512, BLOCK_BYTES = 1 << 16 };
 enum kind { KIND_NULL, KIND_FALSE, KIND_TRUE, KIND_INTEGER, KIND_REAL, KIND_TEXT, KIND_LIST, KIND_OBJECT };
 
 struct text_json_ {
-    const char *key; // of a member; NULL: none
+    const char *key; // of a member of an object; NULL: not a member
     union {
         const char *text;
         const struct text_json_ *item;
@@ -32,7 +32,7 @@ struct block {
 };
 
 struct document {
-    struct text_json_ root; // first: it is what the caller holds
+    struct text_json_ root; // first, because a pointer to it is what the caller holds
     struct block *blocks;
     char *text;
 };
@@ -100,7 +100,7 @@ int text_utf8_put(char *out, uint32_t code) {
     return bytes;
 }
 
-// Decodes the escape sequence at p->at, after its backslash, to *to.
+// Decodes the escape sequence at p->at, after its backslash, and advances *to.
 static bool unescape(struct parser *p, char **to) {
     static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
     const char *which = p->at < p->end && *p->at ? strchr(from, *p->at) : NULL;
@@ -126,8 +126,8 @@ static bool unescape(struct parser *p, char **to) {
     return true;
 }
 
-// The text whose opening quote is at p->at: it becomes its own value, with a NUL where the closing quote was,
-// or before.
+// Reads the text whose opening quote is at p->at. It is unescaped in place and ends with a NUL, at the
+// closing quote or before.
 static bool read_text(struct parser *p, const char **text, uint32_t *bytes) {
     char *start = ++p->at, *to = start;
     for (;;) {
@@ -234,7 +234,7 @@ static bool push(struct parser *p, const struct text_json_ *value) {
     return true;
 }
 
-// Moves the open values from `first` on to where they stay.
+// Copies the open values from `first` on to a block, where they stay, and returns them.
 static const struct text_json_ *close_items(struct parser *p, size_t first) {
     size_t count = p->open_count - first, bytes = count * sizeof *p->open;
     struct block *block = p->document->blocks;
@@ -247,7 +247,7 @@ static const struct text_json_ *close_items(struct parser *p, size_t first) {
         p->document->blocks = block;
         p->block_left = room;
     }
-    // Blocks fill from their end, so that what is left is also where the free part ends.
+    // Blocks are filled from their end, so that block_left is both the free room and the index of its end.
     struct text_json_ *to = block->node + (p->block_left -= count);
     if (count)
         memcpy(to, p->open + first, bytes);

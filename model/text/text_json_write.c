@@ -1,5 +1,5 @@
-// text_json_write.c - a value of JSON as text, indented by four spaces as config.json of transformers and MLX
-// is.
+// text_json_write.c - writes a JSON value as text, indented by four spaces as in config.json of transformers
+// and MLX.
 
 #include "text.h"
 
@@ -20,7 +20,8 @@ static void put_text(FILE *out, const char *text, size_t bytes) {
     fputc('"', out);
 }
 
-// The shortest digits that give the number back; with a fraction, so that it stays one.
+// Writes the fewest digits that give the same number back, always with a fraction or an exponent, so that it
+// stays a float.
 static void put_number(FILE *out, double x) {
     char text[40];
     for (int digits = 15; digits <= 17; digits++) {

@@ -1,4 +1,5 @@
-// text_memory.c - memory that is freed as a whole, bytes that grow, tables from byte strings to numbers.
+// text_memory.c - memory that is freed as a whole, buffers that grow, and hash tables from byte strings to
+// numbers.
 
 #include "text_inside.h"
 
@@ -31,7 +32,7 @@ void *text_arena_get(struct text_arena *a, size_t bytes) {
             return NULL;
         char *start = block->data + (ALIGNMENT - (uintptr_t)block->data % ALIGNMENT) % ALIGNMENT;
         block->end = start + room;
-        if (a->blocks && room == bytes) { // what is left of the newest block stays in use
+        if (a->blocks && room == bytes) { // the newest block stays first, since it has free room
             block->next = a->blocks->next;
             a->blocks->next = block;
             return start;

@@ -1,5 +1,5 @@
-// text_open.c - finds out what a tokenizer's file is, opens it, and reads what lies beside it: the names of
-// special tokens and the chat template.
+// text_open.c - finds the format of a tokenizer's file, opens it, and reads the files next to it: the names
+// of special tokens and the chat template.
 
 #include "text_inside.h"
 
@@ -34,8 +34,8 @@ bool text_set_token(struct text_tokenizer *t, int64_t id, const char *data, size
     return true;
 }
 
-// The byte that a character of the alphabet stands for, or TEXT_NONE: printable ones themselves, others the
-// characters from 256 on.
+// Returns the byte that a character of the byte-level alphabet stands for, or TEXT_NONE. Printable bytes
+// stand for themselves, other bytes are the characters from 256 on.
 static int byte_of(uint32_t code) {
     bool printable = (code > 32 && code < 127) || (code > 160 && code < 256 && code != 173);
     return printable     ? (int)code
@@ -99,7 +99,7 @@ static bool is_file(const char *path) {
     return stat(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-// A list of templates has names: the default one is taken.
+// Returns the default template, if `value` is a list of named templates; otherwise `value`.
 static text_json_value default_template(text_json_value value) {
     for (int i = 0; i < text_json_count(value); i++)
         if (!strcmp(text_json_text_of(text_json_at(value, i), "name"), "default"))

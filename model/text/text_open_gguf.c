@@ -1,16 +1,16 @@
-// text_open_gguf.c - the tokenizer inside a GGUF file: tokens, their types, merges, and the name of the
+// text_open_gguf.c - reads the tokenizer of a GGUF file: tokens, their types, merges, and the name of the
 // pattern.
 
 #include "text_inside.h"
 
 #include "zellige.h"
 
-// How a name of tokenizer.ggml.pre splits. llama.cpp does not normalise; what the models were trained with
-// does.
+// The pattern and normal form for each name of tokenizer.ggml.pre. llama.cpp does not normalise, but the
+// tokenizers that the models were trained with do.
 static const struct {
     const char *pre, *pattern;
     enum text_form form;
-    bool digits; // each digit alone before the pattern
+    bool digits; // every digit is split off before the pattern applies
 } families[] = {
     {"qwen2", "qwen2", TEXT_NFC, false},        {"qwen35", "qwen35", TEXT_NFC, false},
     {"gpt-2", "gpt2", TEXT_AS_IS, false},       {"default", "gpt2", TEXT_AS_IS, false},
@@ -51,7 +51,7 @@ static const char *text_of(const struct reading *r, const char *name) {
     return there ? text_arena_copy(&r->t->arena, note.text[0].data, note.text[0].bytes) : NULL;
 }
 
-// A whole number, such as an id; `otherwise` if it is not there.
+// Returns an integer such as an id, or `otherwise` if there is none.
 static int64_t number_of(const struct reading *r, const char *name, int64_t otherwise) {
     zl_metadata note;
     return find(r, name, &note) && note.array && zl_size(note.array) == 1 ? zl_item_int(note.array)

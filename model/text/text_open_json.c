@@ -1,5 +1,5 @@
-// text_open_json.c - tokenizer.json, of Hugging Face's tokenizers: byte-level BPE. A field that would change
-// the ids and is not known here is refused by its name; padding and truncation are the caller's business.
+// text_open_json.c - reads tokenizer.json of Hugging Face's tokenizers: byte-level BPE. A field that would
+// change the ids and is not known here is refused by its name. Padding and truncation are left to the caller.
 
 #include "text_inside.h"
 
@@ -24,7 +24,7 @@ static bool absent(text_json_value value) {
     return !value || text_json_is_null(value);
 }
 
-// Whether a flag is set; one that is absent is `otherwise`.
+// Returns whether a flag is set; `otherwise` if it is absent.
 static bool flag(text_json_value object, const char *key, bool otherwise) {
     text_json_value value = text_json_get(object, key);
     return text_json_is_bool(value) ? text_json_true(value) : otherwise;
@@ -66,7 +66,7 @@ static bool read_vocabulary(struct reading *r, text_json_value vocabulary) {
     return true;
 }
 
-// The two halves of a merge, written "a b" or ["a", "b"].
+// Reads the two tokens of a merge, written "a b" or ["a", "b"].
 static bool read_halves(text_json_value merge, const char *half[2], size_t bytes[2]) {
     if (text_json_is_list(merge)) {
         for (int k = 0; k < 2; k++) {
@@ -270,7 +270,8 @@ static bool read_split(struct reading *r, text_json_value step) {
         return false;
     if (regex) {
         bool everything =
-            stage.behavior == TEXT_ISOLATED; // of a hand-coded pattern, which leaves nothing between matches
+            stage.behavior == TEXT_ISOLATED; // then a hand-coded pattern may be used: it leaves nothing
+                                             // between matches
         if (!everything && text_pattern_find(regex, NULL)) {
             stage.regex = text_regex_new(regex, r->error, r->error_bytes);
             if (!stage.regex || !text_add_stage(r->t, &stage, r->error, r->error_bytes)) {
@@ -336,7 +337,7 @@ static bool read_pre_tokenizer(struct reading *r, text_json_value step) {
             refuse(r, "pre_tokenizer has no ByteLevel: only byte-level tokenizers are known"));
 }
 
-// The ids of a special token, of which a template has the name.
+// Appends the ids of a special token that a template names.
 static bool read_special(struct reading *r, text_json_value tokens, const char *name, int *ids, int *count,
                          int most) {
     text_json_value list = text_json_get(text_json_get(tokens, name), "ids");
@@ -377,7 +378,7 @@ static bool read_template(struct reading *r, text_json_value step) {
 
 static bool read_post_processor(struct reading *r, text_json_value step) {
     const char *type = text_json_text_of(step, "type");
-    if (absent(step) || !strcmp(type, "ByteLevel")) // which is about offsets
+    if (absent(step) || !strcmp(type, "ByteLevel")) // ByteLevel only changes offsets
         return true;
     if (!strcmp(type, "TemplateProcessing"))
         return r->t->prefix ? refuse(r, "post_processor: more than one TemplateProcessing")

@@ -1,5 +1,5 @@
-// text_open_ranks.c - rank files, as tiktoken reads them: a token in base 64 and its rank per line. Its id is
-// its rank, and neighbours merge in the order of the ranks of what they make.
+// text_open_ranks.c - reads rank files in tiktoken's format: per line a token in base 64 and its rank. The
+// rank of a token is its id, and neighbours are merged in the order of the rank of the token that they form.
 
 #include "text_inside.h"
 
@@ -12,7 +12,7 @@ static int digit_of(char c) {
                                   : -1;
 }
 
-// Decodes up to a blank; false: it is no base 64.
+// Decodes base 64 up to a blank. Returns false if it is invalid.
 static bool decode(const char *at, const char *end, char *out, size_t *bytes) {
     uint32_t bits = 0;
     int held = 0;
@@ -62,7 +62,8 @@ static bool add_named_pattern(struct text_tokenizer *t, const char *pattern, cha
                               size_t error_bytes) {
     const struct text_pattern *known = pattern ? text_pattern_find(NULL, pattern) : NULL;
     if (known) {
-        bool normal = !strncmp(pattern, "qwen", 4); // both normalise first
+        bool normal = !strncmp(pattern, "qwen", 4); // the tokenizers of both models with such names normalise
+                                                    // first
         t->form = normal ? TEXT_NFC : TEXT_AS_IS;
         return text_add_stage(t, &(struct text_stage){.scan = known->scan}, error, error_bytes);
     }

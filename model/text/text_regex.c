@@ -1,11 +1,11 @@
-// text_regex.c - regular expressions that are not hand-coded, by PCRE2, which is opened at the first use.
+// text_regex.c - regular expressions that are not hand-coded, by PCRE2, which is loaded at the first use.
 
 #include "text_inside.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 
-// What pcre2.h fixes of its ABI.
+// Constants of PCRE2's ABI, as pcre2.h defines them.
 enum {
     ERROR_NO_MATCH = -1,
     OPTION_UCP = 0x20000,

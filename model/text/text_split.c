@@ -1,8 +1,7 @@
-// text_split.c - the patterns by which texts are cut into pieces, written by hand: regular expressions of
-// known tokenizers.
+// text_split.c - hand-coded regular expressions of known tokenizers, which split texts into pieces.
 //
-// Each finds the first piece of a text that is not empty. The alternatives of an expression are tried in its
-// order; where one backtracks, the code says what that gives.
+// Each function finds the first piece of a text that is not empty. The alternatives of an expression are
+// tried in their order; where one backtracks, the code has a comment on the result.
 
 #include "text_inside.h"
 
@@ -15,7 +14,7 @@ static int next(const unsigned char *at, const unsigned char *end, int *class) {
     return bytes;
 }
 
-// Past the characters of one of the classes, `most` of them at the most.
+// Returns the end of at most `most` characters of the given classes.
 static const unsigned char *run(const unsigned char *at, const unsigned char *end, int classes, int most) {
     for (int class; at < end && most-- > 0;) {
         int bytes = text_next(at, end, &class);
@@ -36,7 +35,8 @@ static const unsigned char *run_without(const unsigned char *at, const unsigned 
     return at;
 }
 
-// \s+(?!\S)|\s+ where a space is at `at`: all spaces of a text's end, else all but the last of a row.
+// Returns the length of \s+(?!\S)|\s+ at a space: of all spaces if the text ends with them, otherwise of all
+// but the last of consecutive spaces.
 static size_t spaces(const unsigned char *at, const unsigned char *end) {
     const unsigned char *last = at, *p = at;
     for (int class; p < end;) {
@@ -61,9 +61,11 @@ static size_t contraction(const unsigned char *at, const unsigned char *end, boo
     return any_case && end - at > 2 && at[1] == 0xc5 && at[2] == 0xbf ? 3 : 0;
 }
 
-// (?i:'s|…)|[^\r\n\p{L}\p{N}]?[letters]+|\p{N}{1,digits}| ?[^\s letters
-// \p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ Where letters have marks, a mark is one whether or not it is also
-// the optional first character.
+// Returns the length of the first piece by this expression, in which `letters` and `digits` are arguments:
+//     (?i:'s|…)|[^\r\n\p{L}\p{N}]?[letters]+|\p{N}{1,digits}|
+//      ?[^\s letters \p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+// Where `letters` includes marks, a mark counts as a letter even where it could be the optional first
+// character.
 static inline size_t scan_lines(const unsigned char *at, const unsigned char *end, int letters, int digits) {
     size_t short_word = *at == '\'' ? contraction(at, end, true) : 0;
     if (short_word)
@@ -84,7 +86,7 @@ static inline size_t scan_lines(const unsigned char *at, const unsigned char *en
             p++;
         return (size_t)(p - at);
     }
-    // \s*[\r\n]+ takes a row of spaces up to its last end of line.
+    // \s*[\r\n]+ takes consecutive spaces up to the last end of line among them.
     const unsigned char *after_line = class & LINE_END ? p : NULL;
     for (; p < end;) {
         int bytes = next(p, end, &class);

@@ -1,4 +1,4 @@
-// text_template.c - a template is read once, and rendered with variables that are JSON.
+// text_template.c - parses a template once, and renders it with variables that are JSON.
 
 #include "text_chat.h"
 

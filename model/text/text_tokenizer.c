@@ -1,4 +1,4 @@
-// text_tokenizer.c - from a text to ids: added tokens first, then the normal form, the split, and the merges.
+// text_tokenizer.c - encodes a text to ids: finds added tokens, normalises, splits into pieces, and merges.
 
 #include "text_inside.h"
 
@@ -98,7 +98,7 @@ static int find_match(struct text_encoder *e, int stage, const char *data, size_
     return 1;
 }
 
-// A piece that may be joined with the next one; its bytes from `held` on.
+// A piece that may be joined with the next one; its bytes in the text are [from, to).
 struct joiner {
     size_t from, to;
     bool is_match, there;
@@ -110,7 +110,7 @@ static bool pass_on(struct text_encoder *e, int stage, const char *data, struct 
     return !there || run_stage(e, stage + 1, data + j->from, j->to - j->from);
 }
 
-// A match, or what is between two, in the order of the text.
+// Takes a match, or the text between two matches, in the order of the text.
 static bool take(struct text_encoder *e, int stage, const char *data, struct joiner *j, size_t from,
                  size_t to, bool is_match) {
     enum text_behavior behavior = e->t->stage[stage].behavior;

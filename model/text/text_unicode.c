@@ -1,4 +1,4 @@
-// text_unicode.c - UTF-8 characters, and normal forms by utf8proc, which is opened when a text first needs
+// text_unicode.c - UTF-8 characters, and normal forms by utf8proc, which is loaded when a text first needs
 // it.
 
 #include "text_inside.h"
@@ -40,7 +40,7 @@ int text_utf8_length(const unsigned char *at, const unsigned char *end) {
 
 // Normal forms ----------------------------------------------------------------------------------------------
 
-// What utf8proc's documentation fixes: options, and that the result is freed with free.
+// Options of utf8proc, from its documentation, by which the result is to be freed with free.
 enum { OPTION_STABLE = 2, OPTION_COMPAT = 4, OPTION_COMPOSE = 8, OPTION_DECOMPOSE = 16 };
 typedef ptrdiff_t (*map_function)(const uint8_t *text, ptrdiff_t bytes, uint8_t **out, int options);
 
@@ -120,7 +120,7 @@ static size_t next_stretch(enum text_form form, const char *data, size_t bytes, 
         bool apart = is_apart(form, code, text_class_of(code));
         if (apart && begin)
             break;
-        if (!apart && !begin) // the character before it may join it
+        if (!apart && !begin) // a character that comes first may be joined to the one before it
             begin = at > start && may_be_joined(last, end) ? last : at;
         last = at;
         at += length;

@@ -9,18 +9,18 @@
 struct on_chip {
     struct bm1690 *chip;
     struct bm1690_module *module;
-    uint64_t held[16]; // freed by on_chip_close
+    uint64_t held[16]; // memory that on_chip_close frees
     int holds;
 };
 
-// Device C from a file of test/bm1690/device, or from a text. False, after failed checks, if it does not
-// compile.
+// Opens a chip with device C from a file of test/bm1690/device, or from a text. Returns false, after failed
+// checks, if it does not compile.
 bool on_chip_open_file(struct on_chip *t, const char *file);
 bool on_chip_open(struct on_chip *t, const char *device_c);
 void on_chip_close(struct on_chip *t);
-void on_chip_forget(struct on_chip *t); // frees what on_chip_put allocated
+void on_chip_forget(struct on_chip *t); // frees the memory of on_chip_put
 
-// Device memory with a copy of data; NULL: zeros.
+// Allocates device memory with a copy of data, or zeros if data is NULL. Returns its address.
 uint64_t on_chip_put(struct on_chip *t, const void *data, size_t bytes);
 
 #endif

@@ -1,7 +1,8 @@
-// test_bm1690_commands.c - single commands on the emulator against the vendor's reference model, bit by bit.
+// test_bm1690_commands.c - single commands on the emulator, compared bit by bit with the vendor's reference
+// model.
 //
-// Each file of golden/ that tool/bm1690/golden.py made has device C and, for each of its cases, inputs and
-// the outputs of the model. ZL_TEST_BM1690 names another folder of such files: make test-bm1690-vendor writes
+// Each file of golden/ that tool/bm1690/golden.py made has device C and, for each of its cases, the inputs
+// and the model's outputs. ZL_TEST_BM1690 names another folder of such files: make test-bm1690-vendor writes
 // one with new shapes and values.
 
 #include "on_chip.h"
@@ -47,7 +48,7 @@ static bool open_file(struct file *f, const char *group) {
     return f->text && f->names && f->row;
 }
 
-// The line of a case in the list of names.
+// Returns a case's line in the list of names.
 static const char *name_of(const struct file *f, int index, int *length) {
     const char *at = (const char *)f->names, *end = at + f->name_bytes;
     for (; index > 0; index--)
@@ -122,7 +123,7 @@ static void check_group(const char *group) {
     zl_file_free(f.npz);
 }
 
-// A group is a function of tool/bm1690/cases.py.
+// Each group is a function of tool/bm1690/cases.py.
 // clang-format off
 #define GROUPS(GROUP)                                                                                 \
     GROUP(integer) GROUP(bitwise) GROUP(compare) GROUP(select) GROUP(cast) GROUP(unary) GROUP(move)   \
@@ -152,8 +153,8 @@ static bool is_called(char *const *text, size_t count, const char *name) {
     return false;
 }
 
-// What tells the model's numbers apart from ours is a vector: a row of the table that has none may say
-// anything.
+// Only golden vectors show whether our numbers are the model's, so each row of the table of commands needs
+// some.
 TEST(every_command_has_golden_vectors) {
 #define GROUP(NAME) #NAME,
     static const char *const groups[] = {GROUPS(GROUP)};

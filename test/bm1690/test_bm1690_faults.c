@@ -1,5 +1,5 @@
 // test_bm1690_faults.c - device C with one fault each: the emulator ends the launch with an error that names
-// command and parameter.
+// the command and the parameter.
 
 #include "on_chip.h"
 
@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// Programs of f16 tiles {1, 64, 1, 64}: x is loaded to 0, a body computes, y is stored from 0x4000. Bodies
-// that are tried together are compiled together.
+// Programs on f16 tiles {1, 64, 1, 64}: x is loaded to address 0, a body computes, and y is stored from
+// 0x4000. Bodies that are tested together are compiled together.
 struct fault {
     const char *body;
     const char *command, *message; // of the error; NULL: there is none
@@ -83,7 +83,7 @@ TEST(program_without_a_fault) {
     CHECK_HAS(
         r.trace.data,
         "0 tpu_bdc_fp_add dst_addr=0x4000 src0_addr=0x0 src1_addr=0x0 shape={1,64,1,64} dst_stride=NULL");
-    // Two copies of 8 KiB at 68.3 bytes per cycle, and two vectors of each lane.
+    // Two copies of 8 KiB at 68.3 bytes per cycle, and two vectors per lane.
     CHECK_NEAR(r.cycles, 2 * BYTES / 68.3 + 2, 1e-9);
     bm1690_report_free(&r);
     text_free(&text);
@@ -96,7 +96,7 @@ TEST(addresses_are_aligned) {
          "dst_addr is 0x4002; it is to be a multiple of 64 bytes"},
         {"tpu_bdc_fp_add(0x4000, 1, 0, &shape, NULL, &rows, NULL, DT_FP16);", "tpu_bdc_fp_add",
          "src0_addr is 0x1; it is to be a multiple of 2 bytes"},
-        // A copy may begin anywhere; but then its first bytes are missing.
+        // A copy may begin at any aligned address; but then the first bytes that the store reads are missing.
         {"tpu_gdma_cpy_S2L(0x4002, a.x, &shape, NULL, NULL, DT_FP16);", "tpu_gdma_cpy_L2S",
          "src_addr reads byte 0x4000 of lane 0"},
         {"tpu_gdma_cpy_S2L(0x4001, a.x, &shape, NULL, NULL, DT_FP16);", "tpu_gdma_cpy_S2L",
@@ -132,7 +132,7 @@ TEST(bytes_are_written_before_they_are_read) {
         {"", "tpu_gdma_cpy_L2S", "reads byte 0x4000 of lane 0, which no command has written"},
         {"tpu_bdc_fp_add(0x4000, 0, 0x8000, &shape, NULL, NULL, NULL, DT_FP16);", "tpu_bdc_fp_add",
          "src1_addr reads byte 0x8000"},
-        // 64 columns are read of which 32 are there.
+        // 64 columns are read, but only 32 were written.
         {"tpu_gdma_cpy_S2L(0x8000, a.x, &half, NULL, NULL, DT_FP16);\n"
          "tpu_bdc_cpy(0x4000, 0x8000, &shape, NULL, NULL, DT_FP16);",
          "tpu_bdc_cpy", "src_addr reads byte 0x8040 of lane 0"},
@@ -142,7 +142,7 @@ TEST(bytes_are_written_before_they_are_read) {
         {"memset(tpu_local_mem_addr(0, 0x4000), 0, 128);\n"
          "for (int i = 1; i < 64; i++) *(int *)tpu_local_mem_addr(i, 0x4000) = 0;",
          NULL, NULL},
-        // A function leaves nothing of use in its work areas.
+        // A function leaves nothing usable in its work areas.
         {"tpu_bdc_load_fp_exp_coeff(0x10000, DT_FP16);\n"
          "tpu_bdc_fp_exp(0x4000, 0, 0x8000, 0xc000, 0x10000, &shape, DT_FP16);\n"
          "tpu_bdc_cpy(0x4000, 0x8000, &shape, NULL, NULL, DT_FP16);",
@@ -163,8 +163,7 @@ TEST(engines_do_not_meet_in_a_parallel_region) {
          "tpu_gdma_cpy_S2L(0x40, a.x, &half, NULL, NULL, DT_FP16);\n"
          "tpu_parallel_end();",
          "tpu_gdma_cpy_S2L", "conflicts with tpu_bdc_fp_add"},
-        // Two buffers that alternate within each lane have no byte in common; nor do lanes 0 to 31 and 32 to
-        // 63.
+        // Two buffers that alternate within each lane share no byte; nor do lanes 0 to 31 and 32 to 63.
         {"dim4 part = {1, 32, 1, 64};\n"
          "tpu_parallel_start();\n"
          "tpu_bdc_fp_add(0x4000, 0, 0, &half, &rows, &rows, &rows, DT_FP16);\n"
@@ -212,7 +211,7 @@ TEST(parameters_follow_the_table) {
     check_faults(faults, (int)COUNT(faults));
 }
 
-// There is no such command: the compiler names it.
+// There is no such command: the compiler's error names it.
 TEST(a_left_transpose_alone_is_refused) {
     struct text text = {0};
     text_add(&text, "%s", opening);
@@ -271,8 +270,8 @@ TEST(cores_wait_for_each_other) {
     on_chip_close(&t);
 }
 
-// What generated programs of other tools look like: descriptors with NULL for strides, a function called
-// main, helpers of their own.
+// Programs that other tools generate: NULL descriptors of strides, a function called main, and their own
+// helper functions.
 TEST(programs_of_other_tools) {
     static const char text[] =
         "#include \"ppl_helper.h\"\n"

@@ -1,6 +1,7 @@
-// test_bm1690_golden.c - the emulator against vectors of the vendor's reference model, bit by bit.
+// test_bm1690_golden.c - the emulator compared bit by bit with vectors of the vendor's reference model.
 //
-// golden/first.npz has inputs and outputs of 49 cases, as bits. An array that equals an earlier one is there
+// golden/first.npz has inputs and outputs of 49 cases, as bits. An array that equals an earlier one is stored
+// once: `same` has its name.
 // once: `same` says under which name.
 
 #include "on_chip.h"
@@ -24,7 +25,7 @@ static zl_array find(zl_file *file, const char *format, const char *a, const cha
     return zl_file_find(file, name);
 }
 
-// The bits of an array, in the order of its elements; a transposed copy where asked for. Frees with
+// Returns the bits of an array, in the order of its elements, or of its transpose. The caller frees them with
 // memory_free.
 static uint8_t *bits_of(zl_array a, bool is_transposed) {
     zl_array x = zl_contiguous(is_transposed ? zl_transpose(a, ZL_AXES(1, 0)) : a, false);
@@ -179,7 +180,7 @@ TEST(golden_products) {
     close_golden(&g);
 }
 
-// golden/series.npz: for each function, x and its results.
+// golden/series.npz has, for each function, x and its results.
 TEST(golden_series) {
     static const char *const names[] = {"sigmoid", "silu", "tanh", "erf", "gelu", "log", "sin", "cos"};
     struct golden g;

@@ -1,5 +1,5 @@
 // test_bm1690_launch.c - launches of device C on the emulated chip: cores, regions, counters, and faults that
-// it must find.
+// it has to detect.
 
 #include "on_chip.h"
 
@@ -15,7 +15,7 @@ struct matmul {
     int32_t rows, columns, depth;
 };
 
-// Small integers: products and sums are exact in any order.
+// Returns small integers, whose products and sums are exact in any order.
 static uint16_t *small_halves(int64_t count) {
     uint16_t *x = memory_alloc(sizeof *x * (size_t)count);
     for (int64_t i = 0; x && i < count; i++)
@@ -32,7 +32,7 @@ static float exact_element(const uint16_t *a, const uint16_t *b, int row, int co
     return sum;
 }
 
-// 1024^3 takes 3 s at most, of all threads together.
+// A product of 1024^3 takes at most 3 s, on all threads together.
 TEST(matmul_on_all_cores) {
     struct on_chip t;
     int size = test_long() ? 1024 : 256;
@@ -60,7 +60,7 @@ TEST(matmul_on_all_cores) {
         }
         CHECK_EQ_INT((int64_t)r.scalars, 0);
         CHECK(r.cycles >= r.busy[BM1690_TIU] && r.cycles >= r.busy[BM1690_GDMA]);
-        // No more than 32 x 4 multiply-adds per lane and cycle.
+        // At most 32 x 4 multiply-adds per lane and cycle.
         CHECK(r.busy[BM1690_TIU] * cores * 64 * 128 >= (double)count * size);
         bm1690_report_free(&r);
     }
@@ -93,7 +93,7 @@ TEST(counting_computes_nothing) {
     on_chip_close(&t);
 }
 
-// Every allocation fails once: the launch says so, and nothing is left behind.
+// Each allocation fails once: the launch reports it, and nothing leaks.
 TEST(memory_of_the_host_runs_out) {
     struct on_chip t;
     struct matmul m = {.rows = 128, .columns = 256, .depth = 256};
@@ -115,17 +115,17 @@ TEST(memory_of_the_host_runs_out) {
     on_chip_close(&t);
 }
 
-// Channels of one lane wait for those before them, which may read what they write: a table of 512 rows that
-// fills the lanes is reduced to the place where it begins.
+// The channels of one lane run in order, since a channel may read what an earlier one writes: a table of 512
+// rows that fills the lanes is reduced into the place where it begins.
 struct order {
-    atomic_int next[BM1690_LANE_COUNT]; // the channel that is awaited in each lane
+    atomic_int next[BM1690_LANE_COUNT]; // the channel that each lane expects next
     atomic_bool is_wrong;
 };
 
 static void take_turn(void *context, int channel) {
     struct order *o = context;
     int lane = channel % BM1690_LANE_COUNT;
-    if (channel == lane) // others come to their second channel meanwhile, if they do not wait
+    if (channel == lane) // without waiting, other threads would get to their second channel meanwhile
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     if (atomic_fetch_add(&o->next[lane], BM1690_LANE_COUNT) != channel - lane)
         atomic_store(&o->is_wrong, true);

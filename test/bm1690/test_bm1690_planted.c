@@ -1,9 +1,9 @@
-// test_bm1690_planted.c - faults planted in device C that our renderer wrote: each is reported, or the result
-// is wrong.
+// test_bm1690_planted.c - faults planted in device C that our renderer wrote: each is reported, or makes the
+// result wrong.
 //
-// A text has all of its faults, and a variable that says which one is there: no command of a launch, this
-// command dropped, its first address off by 2 bytes, downwards for fills, whose first bytes others write
-// again, or in the last 64 bytes of its lane, one buffer in place of two.
+// A text has all of its faults, and a variable that selects one: no command of a launch, a command dropped,
+// its first address off by 2 bytes (downwards for fills, whose first bytes other commands overwrite) or in
+// the last 64 bytes of its lane, one buffer in place of two.
 
 #include "on_chip.h"
 
@@ -24,8 +24,8 @@ struct planted {
     int buffers, symbols;
     struct {
         int64_t symbol[SYMBOLS];
-        int64_t count[BUFFERS]; // of elements; the last one is the result
-    } set[SETS];                // of sizes: a fault is to be found by one of them
+        int64_t count[BUFFERS]; // number of elements; the last buffer is the result
+    } set[SETS];                // sets of sizes: one of them has to show the fault
     bool is_half;
 };
 
@@ -50,8 +50,8 @@ static const struct planted matmul = {
     true,
 };
 
-// Some sums, and products with them, are near the largest number or infinite, or a NaN: quotients and maxima
-// have commands for these.
+// Some sums, and products with them, are near the largest number, infinite or NaN: quotients and maxima have
+// commands for these.
 static const struct planted softmax = {
     "softmax",
     "kernel softmax(x: f32[rows, n]) -> (y: f32[rows, n]) where n <= 128 {\n"
@@ -116,7 +116,7 @@ struct trial {
     const struct planted *planted;
     struct on_chip on;
     char command[COMMANDS][64];
-    int sites; // in the text
+    int sites; // planted places in the text
     char *input[SETS][BUFFERS];
     char *wanted[SETS]; // results without a fault
 };
@@ -130,7 +130,7 @@ static const char opening[] =
     "    return planted == 2000 + site ? address + off : planted == 3000 + site ? end : address;\n"
     "}\n";
 
-// A command's line: whether it is there, and its first address, depend on the fault.
+// Writes a command's line such that its execution, and its first address, depend on the fault.
 static void plant_command(struct text *out, struct trial *t, const char *line, int len) {
     char *command = t->command[t->sites];
     int name = (int)strcspn(line, "("), first = (int)strcspn(line, ",") - name - 1;
@@ -141,7 +141,7 @@ static void plant_command(struct text *out, struct trial *t, const char *line, i
     t->sites++;
 }
 
-// Everything else; the choice between two buffers is the last bit of a turn's number.
+// Writes any other line. The choice between two buffers is the last bit of a turn's number.
 static void plant_line(struct text *out, const char *line, int len) {
     static const char choice[] = "& (u32)0x1u";
     const char *found = strstr(line, choice);
@@ -173,7 +173,7 @@ static void plant(struct text *out, struct trial *t, const char *device_c) {
 // Runs ------------------------------------------------------------------------------------------------------
 
 // Some numbers are so large that products of 16-bit floats, or exponentials, are infinite, and some f32 are
-// NaN: there are commands for these.
+// NaN, because there are commands for these.
 static char *random_bytes(int64_t count, bool is_half) {
     char *data = malloc((size_t)count * 4);
     for (int64_t i = 0; data && i < count; i++) {
@@ -189,7 +189,7 @@ static bool choose(struct trial *t, int fault) {
     return CHECK(bm1690_launch(t->on.chip, t->on.module, "plant_kernel", &fault, sizeof fault, NULL, NULL));
 }
 
-// The result, which the caller frees; NULL and an error.
+// Returns the result, which the caller frees; NULL after an error.
 static char *run(struct trial *t, int set, int fault) {
     const struct planted *p = t->planted;
     uint64_t argument[BUFFERS + SYMBOLS] = {0};
@@ -213,7 +213,7 @@ static char *run(struct trial *t, int set, int fault) {
     return NULL;
 }
 
-// Whether a fault is found: by an error, or, unless it has to be reported, by another result.
+// Returns whether a fault is found: by an error, or, unless it has to be reported, by a different result.
 static bool is_found(struct trial *t, int fault, const char *reported) {
     bool is_found = false;
     for (int set = 0; set < SETS && !is_found; set++) {

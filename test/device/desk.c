@@ -1,4 +1,4 @@
-// desk.c - tile kernels of ops, run on the host.
+// desk.c - a device that runs the tile kernels of ops on the host, for tests.
 
 #include "device/desk.h"
 #include "device/spirv_files.h"
@@ -19,7 +19,7 @@ enum { INTERPRETER, COMPILED, OPENCL, UNITS };
 extern const struct kernel_driver kernel_driver_c, kernel_driver_opencl;
 extern const struct device desk;
 
-// Ops of which every kernel is tile IR, besides those of elements and those that have a kernel of their own.
+// Ops whose kernels are all tile IR, besides elementwise ops and those that have a kernel of their own.
 static const struct op *const tiled[] = {
 #define REDUCE(NAME, ...) &op_reduce[REDUCE_##NAME],
 #include "op/reduce.def"
@@ -68,7 +68,7 @@ static const struct kernel_driver *const drivers[] = {
 
 struct kept {
     struct tile_kernel *kernel;
-    void *compiled; // NULL: it is interpreted
+    void *compiled; // NULL: the kernel is interpreted
 };
 
 static bool prints_alike(const struct tile_kernel *a, const struct tile_kernel *b) {
@@ -139,7 +139,7 @@ static bool has_products(zl_dtype a, zl_dtype b, zl_dtype c) {
     return a == b && (a == ZL_FLOAT16 || a == ZL_BFLOAT16) && c == ZL_FLOAT32;
 }
 
-// They say that there are matrix instructions, so that ops take the kernels that need them.
+// Makes the units claim matrix instructions, so that ops choose the kernels that need them.
 static void set_records(void) {
     for (int i = 0; i < UNITS; i++) {
         target_set_unit(&records[i], render_target("opencl_tiles"), names[i], 1024, 48 << 10);

@@ -1,4 +1,4 @@
-// on_devices.c - a call on every device that runs kernels, against the CPU.
+// on_devices.c - runs a call on every device that runs kernels, and compares it with the CPU.
 
 #include "on_devices.h"
 
@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Lavapipe takes minutes for what others do in seconds: it is asked for by name, or by --long.
+// Returns whether to leave out lavapipe, which takes minutes where others take seconds, unless ZL_DEVICE
+// names it or the run is long.
 static bool is_left_out(const struct device *d) {
     const char *chosen = getenv("ZL_DEVICE");
     return !strcmp(d->name, "vulkan") && !test_long() && vulkan_open(NULL) && vulkan_is_host(0) &&

@@ -1,4 +1,4 @@
-// on_devices.h - a call on every device that runs kernels, against the CPU.
+// on_devices.h - runs a call on every device that runs kernels, and compares it with the CPU.
 
 #ifndef ON_DEVICES_H
 #define ON_DEVICES_H
@@ -10,14 +10,14 @@
 
 #include <math.h>
 
-// Runs check for each such device; a test is skipped with the reason where there is none. Vulkan on a CPU is
-// one of them if ZL_DEVICE names it, or with --long.
+// Calls `check` with each such device as the default; skips the test, with the reason, if there is none.
+// Vulkan on a CPU only counts if ZL_DEVICE names it, or with --long.
 void on_devices(void (*check)(void));
-const char *test_lacks_opencl(void); // why there is no OpenCL device here; NULL: there is one
-const char *test_lacks_vulkan(void); // the same of Vulkan
-// f on the device and on the CPU. Bound 0: the same bits, but one NaN is as good as another.
+const char *test_lacks_opencl(void); // returns why there is no OpenCL device; NULL: there is one
+const char *test_lacks_vulkan(void); // the same for Vulkan
+// Compares f on the device with f on the CPU. Bound 0 means the same bits, except that all NaNs are equal.
 bool agree(const char *what, zl_array (*f)(void *data), void *data, double bound);
-// Numbers from -2 to 4; of more than 16384 elements the rest are old ones.
+// Returns numbers from -2 to 4; after 16384 elements they repeat.
 zl_array values(zl_shape shape, zl_dtype dtype, uint64_t seed);
 
 #endif

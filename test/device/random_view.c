@@ -1,4 +1,4 @@
-// random_view.c - arrays of random layout over foreign memory.
+// random_view.c - arrays of random layout in foreign memory.
 
 #include "random_view.h"
 
@@ -21,7 +21,7 @@ int view_shape(int64_t most, int64_t *dim) {
     return ndim;
 }
 
-// Small whole numbers: exact in every dtype, and so are their sums.
+// Small integers, which are exact in every dtype, as are their sums.
 static void fill(char *data, zl_dtype dtype, int64_t count) {
     bool is_unsigned = dtype == ZL_BOOL || (dtype_is_integer(dtype) && !dtype_is_signed(dtype));
     int64_t parts = dtype == ZL_COMPLEX64 ? 2 : 1;
@@ -42,7 +42,8 @@ static void shuffle(int count, int *order) {
     }
 }
 
-// Strides of the view; returns how many elements it spans, and where among them element 0 lies.
+// Draws the strides of the view. Returns the number of elements that it spans, and sets *first to the place
+// of element 0 among them.
 static int64_t draw_strides(struct view *v, int64_t *first) {
     enum { PLAIN, PERMUTED, STEPPED, REVERSED, REPEATED, KINDS };
     int order[VIEW_AXES], kind = (int)test_between(0, KINDS - 1);

@@ -20,7 +20,7 @@ void ranks_forget_launchers(void) {
         unsetenv(variables[i]);
 }
 
-// Children of a fork start threads, which TSan does not allow and an emulator does not survive.
+// Children of fork() start threads, which TSan does not allow, and which crash in an emulator.
 const char *ranks_lack(void) {
 #ifdef UNDER_TSAN
     return "a child of fork() may start no threads here";
@@ -30,7 +30,7 @@ const char *ranks_lack(void) {
 
 static char path[] = "/tmp/zellige-test-hosts-XXXXXX";
 
-// Ports that were free a moment ago.
+// Writes a hostfile with ports that were free a moment ago.
 static bool write_hosts(int count) {
     char place[] = "/tmp/zellige-test-hosts-XXXXXX";
     int listener[RANKS_MOST], file = mkstemp(place);
@@ -48,7 +48,7 @@ static bool write_hosts(int count) {
     return fclose(f) == 0;
 }
 
-// What ranks do: what(group), or find that there is none.
+// The work of a rank: what(group), or if a refusal is given, checking that no group begins.
 struct part {
     const char *engine, *device, *refusal;
     int (*what)(zl_group g);

@@ -1,4 +1,4 @@
-// spirv_files.c - modules of SPIR-V as files.
+// spirv_files.c - writes SPIR-V modules to files.
 
 #include "device/spirv_files.h"
 #include "test.h"

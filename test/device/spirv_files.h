@@ -1,20 +1,20 @@
-// spirv_files.h - modules of SPIR-V that tests make, kept as files until spirv-val, of another party, has
-// looked at all of them at once.
+// spirv_files.h - SPIR-V modules of tests, kept as files until spirv-val, an independent validator, checks
+// all of them at once.
 
 #ifndef SPIRV_FILES_H
 #define SPIRV_FILES_H
 
 #include "pass/pass.h"
 
-// Units that differ in what they have: all of it, little, what GPUs and lavapipe have; reaching buffers by
-// addresses always, or where there are more than two. NULL past the last.
+// Returns a unit; they differ in their capabilities: all, few, those of GPUs and of lavapipe; with buffers
+// reached by addresses always, or if there are more than two. NULL past the last.
 const struct target *spirv_unit(int at);
 
-// Renders the kernel for every such unit. Where ZL_TEST_SPIRV names a folder the modules are left there,
-// under their hash. False and an error if one cannot be rendered.
+// Renders the kernel for every such unit. If ZL_TEST_SPIRV names a folder, the modules are written there,
+// named by their hash. Returns false after an error.
 bool spirv_files_keep(const struct tile_kernel *kernel);
 
-const char *spirv_files_lack(void); // why they cannot be checked; NULL: they can
-void spirv_files_check(const char *folder); // that spirv-val finds nothing in them
+const char *spirv_files_lack(void); // returns why they cannot be checked; NULL: they can
+void spirv_files_check(const char *folder); // checks that spirv-val accepts all of them
 
 #endif

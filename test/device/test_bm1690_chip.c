@@ -1,6 +1,6 @@
-// test_bm1690_chip.c - the target bm1690 with the vendor's tools, on the host's side: where they are found,
-// what is missing is told, kernels are compiled and launched. Under the library of test/fake and a package
-// that has little but names: no chip is here.
+// test_bm1690_chip.c - the host side of the target bm1690 with the vendor's tools: finding them, reporting
+// what is missing, compiling and launching kernels. It runs under the library of test/fake and with a package
+// that contains little but file names, without a chip.
 
 #include "test.h"
 
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// A package as it is unpacked in a home folder. Its compiler writes down its words, and makes a mark and the
-// text.
+// Makes a package like one unpacked in a home folder. Its compiler records its arguments, and writes a marker
+// and the text.
 static bool make_package(void) {
     static const char make[] =
         "cd '%s' && mkdir -p ppl_v1/deps/chip/tpub_7_1/TPU1686/kernel/include ppl_v1/deps/chip/tpub_7_1/lib "
@@ -65,12 +65,13 @@ TEST(tools_are_found_without_running_a_script) {
     free(home);
 }
 
-// Builds for sanitizers and for other machines are of the tests alone.
+// Builds with sanitizers and for other machines contain only the tests, not the program.
 #define NEEDS_PROGRAM         \
     if (test_lacks_program()) \
     SKIP(test_lacks_program())
 
-// Runs twice.tile, as another process: a runtime is opened once. Checks that a part is in what it says.
+// Runs twice.tile in another process, since a process opens the runtime only once. Checks that its output
+// contains `part`.
 static void check_run(const char *environment, const char *words, const char *part) {
     struct text command = {0};
     int status;
@@ -111,7 +112,7 @@ TEST(kernels_run_on_a_chip) {
     CHECK_HAS(words, "-Wl,--whole-archive");
     memory_free(words);
     CHECK_EQ_INT(remove(path), 0);
-    run_twice("", "launch twice_kernel"); // what was compiled is on disk
+    run_twice("", "launch twice_kernel"); // the compiled kernel is in the disk cache
     CHECK(access(path, F_OK) != 0);
     check_run("", "devices",
               "bm1690   -  tile kernels only, on the chip: by libtpuv7_rt.so, with the tools of ");
@@ -153,7 +154,7 @@ TEST(what_is_missing_is_told) {
     run_twice("PPL_PROJECT_ROOT=/nowhere", "y, sum");
 }
 
-// The text for the host, compiled as the vendor's tools would, runs the kernel by the runtime.
+// Compiles the text for the host as the vendor's tools would, and runs the kernel by the runtime.
 TEST(the_host_part_runs_a_kernel) {
     NEEDS_PROGRAM;
     struct text command = {0};

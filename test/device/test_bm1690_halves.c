@@ -1,7 +1,7 @@
-// test_bm1690_halves.c - numbers of 64 bits on the BM1690's emulator, by commands of 32: every bit is that of
+// test_bm1690_halves.c - 64-bit numbers on the BM1690's emulator, by 32-bit commands: every bit is that of
 // the interpreter.
 //
-// A run tries a third of the rows that every target spells; `build/test --long bm1690_halves` all of them,
+// A run tests a third of the rows that every target supports; `build/test --long bm1690_halves` all of them,
 // every row of integers, and more numbers.
 
 #include <math.h>
@@ -42,7 +42,7 @@ static const uint64_t whole_corners[CORNERS] = {
     0x123456789abcdef0,
     1000003,
 };
-// +-0, 1, -1, infinities, a NaN, the least numbers, the largest, halves, neighbours.
+// +-0, 1, -1, infinities, a NaN, the smallest numbers, the largest, halves, neighbours of these.
 static const uint64_t float_corners[CORNERS] = {
     0,
     UINT64_C(1) << 63,
@@ -60,12 +60,14 @@ static const uint64_t float_corners[CORNERS] = {
     0xc340000000000001,
 };
 
-// Few enough for the lanes to have room for all that the powers of integers need at once.
+// Returns how many inputs are tested: few enough for the lanes to hold everything that powers of integers
+// need at once.
 static int64_t points(void) {
     return test_long() ? MOST : PAIRS + 60;
 }
 
-// Sizes of all kinds; every other pair of floats is close together, so that differences are.
+// Fills the inputs with numbers of all magnitudes. Every other pair of floats is close together, so that
+// differences cancel.
 static void fill(zl_dtype dtype, uint64_t *a, uint64_t *b, uint8_t *c) {
     const uint64_t *corner = dtype == ZL_FLOAT64 ? float_corners : whole_corners;
     for (int64_t i = 0; i < points(); i++) {

@@ -1,7 +1,7 @@
-// test_bm1690_rows.c - every row of elementwise.def on the BM1690's emulator, against the interpreter: f32,
-// f16, bf16 and i32, with the numbers at which formulas break.
+// test_bm1690_rows.c - every row of elementwise.def on the BM1690's emulator, compared with the interpreter:
+// f32, f16, bf16 and i32, with numbers at which formulas are likely to fail.
 //
-// `build/test --long bm1690_rows` prints what the errors are, of more numbers: doc/bm1690.md has them.
+// `build/test --long bm1690_rows` prints the errors for more numbers; doc/bm1690.md lists them.
 
 #include <math.h>
 #include <stdio.h>
@@ -26,13 +26,13 @@ static const struct row {
 #include "op/elementwise.def"
 };
 
-// The greatest error of f32, in units of the last place; results of 16 bits are those of f32, rounded, and
-// one unit of theirs off at most. What is not here is exact. Numbers below the smallest normal one are zeros
-// to the chip, and zeros are what it gives.
+// The greatest error of f32, in ULPs. 16-bit results are rounded f32 results, with an error of at most one of
+// their ULPs. Ops that are not listed are exact. The chip treats numbers below the smallest normal one as
+// zeros, and also returns zeros for them.
 static const struct {
     enum tile_op op;
     double units;
-    const char *how; // it is computed
+    const char *how; // how it is computed
 } errors[] = {
     {TILE_SQRT, 4, "command"},      {TILE_RSQRT, 4, "command"},    {TILE_RECIP, 4, "command"},
     {TILE_DIV, 4, "command"},       {TILE_FLOORDIV, 0, "formula"}, {TILE_REM, 0, "formula"},
@@ -66,7 +66,7 @@ static const double whole_corners[CORNERS] = {
     0, 1, -1, 2, -2, 3, -3, 7, 31, 32, 33, 64, 255, -256, 4096, 46341, 65535, 16777217, INT32_MAX, INT32_MIN,
 };
 
-// Numbers of each row: all pairs of corners, and random ones.
+// Returns how many inputs each row gets: all pairs of corner cases, and random ones.
 static int points(void) {
     return PAIRS + (test_long() ? 65136 : 624);
 }
@@ -101,13 +101,13 @@ static bool is_f16(struct tile_type type) {
     return type.kind == TILE_FLOAT && type.bits == 16;
 }
 
-// Whether the chip takes it for zero.
+// Returns whether the chip treats the number as zero.
 static bool is_flushed(struct tile_type type, double x) {
     return tile_type_is_float(type) && !is_f16(type) && fabs(x) < 0x1p-126;
 }
 
-// The remainder of a large number is off by up to a small divisor: the chip takes one below 2^-126 for zero
-// before the sign decides.
+// Returns whether a remainder of a large number is wrong by up to the small divisor: the chip treats a
+// remainder below 2^-126 as zero before it looks at the sign.
 static bool is_near_remainder(const struct row *r, double a, double b, double got, double want) {
     return r->op == TILE_REM && fabs(a) >= 0x1p60 && fabs(b) < 0x1p-90 && fabs(got - want) <= fabs(b);
 }
@@ -119,7 +119,7 @@ static double unit(struct tile_type type, double x) {
     return ldexp(1, exponent - digits > least ? exponent - digits : least);
 }
 
-// How far a result is off, in units of the last place; infinity where it is of another kind.
+// Returns the error of a result in ULPs; infinity if it is not the same kind of number.
 static double error_of(struct tile_type type, uint64_t got_bits, uint64_t want_bits) {
     union tile_value g = tile_value_of(type, got_bits), w = tile_value_of(type, want_bits);
     if (!tile_type_is_float(type))
@@ -139,15 +139,16 @@ static double error_of(struct tile_type type, uint64_t got_bits, uint64_t want_b
 
 // Kernels ---------------------------------------------------------------------------------------------------
 
-enum { BATCH = 5 }; // rows of one kernel
+enum { BATCH = 5 }; // rows per kernel
 
 struct trial {
     zl_dtype dtype;
     struct tile_type type;
     const struct row *row[COUNT(rows)];
-    int count;         // of rows in this kernel
-    char *input[3][2]; // a, b and the condition; and again, with zeros for what the chip takes for them
-    char *want[2][2], *got[2]; // numbers and truth values
+    int count;         // number of rows in this kernel
+    char *input[3][2]; // a, b and the condition, and copies with zeros for the numbers that the chip treats
+                       // as zeros
+    char *want[2][2], *got[2]; // numbers and booleans
 };
 
 static bool gives_truth(const struct row *r) {
@@ -312,8 +313,8 @@ static void write_conversions(struct text *out, zl_dtype to) {
     text_add(out, "  }\n}\n");
 }
 
-// Every dtype to one: the same bits, but that integers become 16 bits in one rounding, not two, and numbers
-// that are zeros to the chip stay so.
+// Converts every dtype to one. The bits are the same, except that integers are rounded to 16 bits once
+// instead of twice, and numbers that the chip treats as zeros stay zeros.
 static void convert_to(zl_dtype to) {
     enum { COLUMNS = 120 };
     static char x[CONVERTED][2][COLUMNS * 4], got[CONVERTED * COLUMNS * 4], want[2][CONVERTED * COLUMNS * 4];
@@ -368,8 +369,7 @@ TEST(conversions_are_those_of_the_interpreter) {
 
 // Reductions ------------------------------------------------------------------------------------------------
 
-// A NaN anywhere is the maximum and the minimum of what it is part of, along both axes, in scans, and in what
-// a result already holds.
+// A NaN makes the maximum and the minimum NaN, along both axes, in scans, and if the result already holds it.
 static void reduce_with_nan(zl_dtype dtype) {
     enum { ROWS = 70, COLUMNS = 300 };
     static const char form[] = "kernel most(x: %s[%d, %d]) -> (y: %s[%d, 2], z: %s[2, %d], s: %s[%d, %d]) {\n"

@@ -1,4 +1,4 @@
-// test_bm1690_tile.c - tile kernels as commands of the BM1690, on its emulator, against the interpreter.
+// test_bm1690_tile.c - tile kernels on the BM1690's emulator, compared with the interpreter.
 
 #include "tile_samples.h"
 #include "tile_trial.h"
@@ -14,8 +14,8 @@
 #include <sys/resource.h>
 #include <time.h>
 
-// The chip's exp, division and roots are some units in the last place off, and sums are folded in halves:
-// doc/bm1690.md.
+// The chip's exp, division and roots have errors of some ULPs, and sums are added pairwise (doc/bm1690.md),
+// so results only have to be near.
 static const struct sample {
     const char *text;
     int64_t sizes[4];
@@ -37,8 +37,8 @@ static const struct sample {
     {SAMPLE_ROOM, {201}, 0},
     {SAMPLE_SMALL, {600}, 0},
     {SAMPLE_SMALL_TILES, {0}, 1e-5},
-    // Sums of 64 bits carry into the upper words; products of complex matrices, of parts of tiles, by a
-    // transposed factor; reductions by formulas.
+    // 64-bit sums that carry into the upper words; products of complex matrices, of parts of tiles, and with
+    // a transposed factor; reductions by formulas.
     {"kernel sums(a: i64[n], z: c64[n], t: c64[20, 24], u: f64[6, 7], s: f32[n, 40]) -> (y: i64[4], w: "
      "c64[4], p: c64[16, 16], q: "
      "f64[6], r: f32[n]) {\n"
@@ -66,8 +66,8 @@ static const struct sample {
     {SAMPLE_SCANS, {9, 70}, 1e-4},
     {SAMPLE_PIECES, {3}, 1e-5},
     {SAMPLE_TABLES, {100}, 1e-5},
-    // Products of 16-bit floats, with a second factor that is transposed, and a first one that is; rows and
-    // columns that leave the arrays.
+    // Products of 16-bit floats, with the second factor transposed, and with the first; rows and columns
+    // beyond the edges of the arrays.
     {"kernel products(A: f16[M, K], B: f16[K, N], Bt: f16[N, K], At: f16[K, M]) -> (C: f32[M, N], D: f16[M, "
      "N], E: f32[M, N]) {\n"
      "  grid bx in ceildiv(N, 64), by in ceildiv(M, 96), threads 128 {\n"
@@ -94,8 +94,8 @@ static const struct sample {
      "}",
      {200, 70, 150},
      2e-2},
-    // A vector that lies along a lane takes what is across them, and a tile what is transposed, in one map; a
-    // part of a tile.
+    // One map that combines a vector along a lane with vectors across lanes, and a tile with a transposed
+    // one; a part of a tile.
     {"kernel mixed(x: f32[64, 48]) -> (y: f32[48, 64], z: f32[64], w: f32[64, 48]) {\n"
      "  grid b in 1 {\n"
      "    shared t: f32[64, 48]\n"
@@ -115,7 +115,7 @@ static const struct sample {
      "}",
      {0},
      0},
-    // Vectors across the lanes and along them, one turned into the other; whole numbers divided; masks.
+    // Vectors across the lanes and along them, and conversions between both; integer division; masks.
     {"kernel turns(x: f32[n, 96], w: f32[96], v: i32[n]) -> (y: f32[n, 96], c: f32[96], z: i32[n], q: "
      "f32[96, n]) where n % 32 == 0 {\n"
      "  grid b in n // 32 {\n"
@@ -150,8 +150,8 @@ TEST(tile_kernels_on_the_emulator) {
         tile_trial(samples[i].text, "bm1690", samples[i].sizes, samples[i].near);
 }
 
-// Products of bytes are exact, by a command of their own, as are those of small floats; both with transposes
-// and with edges.
+// Products of bytes, which a command of their own computes exactly, and of small floats; both with transposes
+// and edges.
 #define BYTE_PRODUCTS(NAME, TYPE, OTHER, SUM)                                               \
     "kernel " NAME "(A: " TYPE "[M, K], B: " OTHER "[K, N], Bt: " OTHER "[N, K], At: " TYPE \
     "[K, M]) -> (C: " SUM "[M, N], D: " SUM "[M, N], E: f32[M, N]) {\n"                     \
@@ -200,8 +200,8 @@ TEST(products_of_bytes_have_their_own_command) {
     }
 }
 
-// Places that tiles hold: rows and elements of device memory, of tables of any size, where some are masked;
-// columns of tiles. No element is read by the control program.
+// Gathers by indices in tiles: rows and elements of device memory, from tables of any size, some of them
+// masked; columns of tiles. The control program reads no element.
 static const struct sample gathers[] = {
     {"kernel g1(x: f32[m, 100], idx: i32[n], big: f32[70000, 3], far: i32[n]) -> (y: f32[n, 100], z: f32[n, "
      "100], w: f32[n, 100], v: f32[n, 2]) {\n"
@@ -248,7 +248,7 @@ static const struct sample gathers[] = {
      "}\n",
      {0},
      0},
-    // By variables that have one value.
+    // Indices with variables that have one value.
     {"kernel g4(x: f32[37, 100], idx: i32[n]) -> (y: f32[n, 100], z: f32[n, 100]) {\n"
      "  grid b in ceildiv(n, 64) {\n"
      "    shared t: f32[64, 100]\n"
@@ -266,8 +266,8 @@ static const struct sample gathers[] = {
      0},
 };
 
-// Variables that have several values, or whose value was of what is written since, or that say where a store
-// goes.
+// Indices with variables that have several values, or whose source was written later, and variables in the
+// index of a store.
 TEST(variables_in_indices_have_their_values) {
     const char *text =
         "kernel v(x: f32[37, 100], idx: i32[64]) -> (y: f32[64, 100], z: f32[64], w: f32[64, 100]) {\n"
@@ -306,8 +306,8 @@ TEST(gathers_are_commands) {
     }
 }
 
-// Rows that are added where a tile says: the control program reads the place of each row once, and not for
-// each of its elements. Rows that are taken from such places, counted from a number that it has read, are a
+// Rows are added at places that a tile holds: the control program reads the place once per row, not per
+// element. Rows that are read from places, counted from a number that the control program has read, are a
 // gather.
 TEST(places_are_read_once_in_a_row) {
     const char *text =
@@ -348,8 +348,8 @@ TEST(places_are_read_once_in_a_row) {
     zl_kernel_release(k);
 }
 
-// A table of lengths: the control program reads the one that is asked for once, however often a statement
-// uses it.
+// A table of lengths: the control program reads an element once per statement, even if the statement uses it
+// several times.
 TEST(elements_are_read_once_in_a_statement) {
     const char *text = "kernel lengths(x: f32[128, 100], row: i32[8]) -> (y: f32[8, 100]) {\n"
                        "  grid b in 8 {\n"
@@ -367,10 +367,10 @@ TEST(elements_are_read_once_in_a_statement) {
     zl_kernel_release(k);
 }
 
-// Tiles that the lanes have no room for go strip by strip.
+// Tiles that are too large for the lanes are computed strip by strip.
 static const struct sample large[] = {
-    // Reductions along other axes, and along the one that is cut; statements that touch no strip are before
-    // the loop, and behind it.
+    // Reductions along other axes and along the one that is divided into strips; statements without strips
+    // before and after the loop.
     {"kernel sums(a: f32[n, 2, 100]) -> (y: f32[n, 2], z: f32[n, 2, 100], w: f32[2, 100], v: f16[2, 100], u: "
      "f32[2, 100]) {\n"
      "  grid b in ceildiv(n, 448) {\n"
@@ -400,7 +400,7 @@ static const struct sample large[] = {
      "}",
      {700},
      2e-3},
-    // A sum along the axis that is cut, as there is no other; a row that no lane holds.
+    // A sum along the axis that is divided, because there is no other; a row that is too large for a lane.
     {"kernel rows(a: f32[2, 98304]) -> (y: f32[2], z: f16[2, 98304]) {\n"
      "  grid b in 1 {\n"
      "    shared t: f32[2, 98304]\n"
@@ -414,7 +414,7 @@ static const struct sample large[] = {
      "}",
      {0},
      1e-4},
-    // Products by strips of columns: the first factor is copied for each of them.
+    // Products in strips of columns: the first factor is copied for each strip.
     {"kernel product(A: f16[4, 32], B: f16[32, 49152]) -> (C: f32[4, 49152]) {\n"
      "  grid g in 1 {\n"
      "    shared a: f16[4, 16]\n"
@@ -439,7 +439,7 @@ TEST(large_tiles_go_strip_by_strip) {
         tile_trial(large[i].text, "bm1690", large[i].sizes, large[i].near);
 }
 
-// Sums of a tile that fills the lanes to the last byte: the control program touches none of the elements.
+// Sums of a tile that fills the lanes completely: the control program reads no element.
 TEST(strips_are_moved_by_commands) {
     zl_kernel k = zl_kernel_compile("kernel sums(a: f32[8192, 8192]) -> (y: f32[8192]) {\n"
                                     "  grid b in 16 {\n"
@@ -457,8 +457,8 @@ TEST(strips_are_moved_by_commands) {
     zl_kernel_release(k);
 }
 
-// Maps with more points than the tiles that they store and read, the others under conditions; a conversion
-// from device memory to device memory that needs all lanes.
+// Maps with more points than the tiles that they read and write, with conditions for the others; a conversion
+// between arrays in device memory that needs all lanes.
 TEST(points_outside_of_tiles_are_not_touched) {
     tile_trial("kernel halves(x: f32[32, 48]) -> (y: f32[2, 16, 48], z: bf16[64, 576]) {\n"
                "  grid b in 1 {\n"
@@ -477,13 +477,13 @@ TEST(points_outside_of_tiles_are_not_touched) {
                "bm1690", (int64_t[]){0}, 0);
 }
 
-// Kernels of the manual, but for those that need what the chip lacks, and for one whose codes of 8 bits are
-// rounded from quotients: where these lie between two codes the chip's division decides otherwise.
+// All kernels of the manual, except those that need something that the chip lacks, and one whose 8-bit codes
+// are rounded from quotients: between two codes the chip's division rounds differently.
 TEST(the_manual_on_the_emulator) {
     tile_trial_of_manual("bm1690");
 }
 
-// What a kernel takes of the lanes is at most a tenth more than what is in use at once.
+// Checks that a kernel takes at most a tenth more memory of the lanes than it uses at once.
 static void check_room(const char *text) {
     zl_kernel k = zl_kernel_compile(text, "sample", "bm1690");
     const char *said = k ? strstr(zl_kernel_source_text(k), "// Tiles take ") : NULL;
@@ -516,7 +516,7 @@ TEST(tiles_take_little_more_than_is_in_use) {
 
 // Views ----------------------------------------------------------------------------------------------------
 
-// A tile whose rows lie across the lanes, and a view of it with other rows.
+// A tile with its rows across the lanes, and a view of it with other rows.
 #define NAMES_OF_ONE_TILE                                             \
     "kernel names(x: f32[64, 64], n: i32[1]) -> (y: f32[64, 64]) {\n" \
     "  grid g in 1 {\n"                                               \
@@ -525,7 +525,7 @@ TEST(tiles_take_little_more_than_is_in_use) {
     "    fragment c: f32[64, 64] = 0\n"                               \
     "    fragment d: f32[64, 64] = 0\n"
 
-// Each name is read after all of it was written: the view only uses the tile's memory again.
+// Each name is read only after all of it was written, so the view only reuses the tile's memory.
 static const char *const reused[] = {
     "    for s in 3 {\n"
     "      map i in 64, j in 64 { a[i, j] = f16(x[i, j]) * f16(s) }\n"
@@ -546,7 +546,8 @@ static const char *const reused[] = {
     "    copy c -> y\n",
 };
 
-// A name is read, on some way, that holds what the other one wrote, or that was written in part.
+// On some path, a name is read that has values written through the other name, or that was only partly
+// written.
 static const char *const looked_through[] = {
     "    copy x -> a\n    copy b -> y[0, 0]\n",
     "    copy x -> a\n    map i in 31, j in 64 { b[i, j] = 1 }\n    copy b -> y[0, 0]\n",
@@ -580,8 +581,8 @@ TEST(views_that_only_use_memory_again_are_tiles) {
     }
 }
 
-// Tiles of one axis lie in rows across the lanes where statements take them point by point, or reduce all of
-// them; one of which a part is copied does not, nor one that a map reads reversed.
+// Tiles of one axis lie in rows across the lanes if statements use them element by element, or reduce all of
+// them; not if a part of the tile is copied, or a map reads it in reverse.
 TEST(tiles_of_one_axis_have_all_lanes) {
     static const char *const texts[] = {
         "kernel fl(a: f32[8192], b: f16[8192]) -> (y: f32[8192], z: f16[8192]) {\n"
@@ -601,8 +602,8 @@ TEST(tiles_of_one_axis_have_all_lanes) {
         "    copy o -> y[g * 1024]\n"
         "  }\n"
         "}\n",
-        // A row that no lane has room for; then sums of 16 bits into what is there, and blocks beyond the
-        // last row.
+        // A row that is too large for a lane; then 16-bit sums accumulated into an array, and blocks beyond
+        // the last row.
         "kernel row(x: f32[n, 98304]) -> (y: f32[n, 98304], m: f32[n, 2]) {\n"
         "  grid g in n {\n"
         "    shared t: f32[1, 98304]\n"
@@ -649,8 +650,8 @@ TEST(tiles_of_one_axis_have_all_lanes) {
     zl_kernel_release(k);
 }
 
-// A map of one variable outside of grids has all lanes of all cores: it goes at the pace of device memory,
-// with an edge.
+// A map of one variable outside of grids uses all lanes of all cores, with an edge: it is limited by the
+// bandwidth of device memory.
 TEST(maps_of_one_variable_have_all_lanes) {
     enum { N = 1 << 22 };
     const char *text = "kernel sums(a: f32[n], b: f32[n]) -> (y: f32[n]) { map i in n { y[i] = a[i] * 2 + "
@@ -708,7 +709,7 @@ TEST(operands_of_products_share_no_bank) {
     zl_kernel_release(k);
 }
 
-// The entry has the kernel's name with _kernel behind it, once.
+// The entry has the kernel's name with the suffix _kernel, which is not doubled.
 TEST(the_ending_of_an_entry_is_not_doubled) {
     static const char *const names[] = {"twice", "twice_kernel", "kernel_of_twice"},
                              *const entries[] = {"twice_kernel", "twice_kernel", "kernel_of_twice_kernel"};
@@ -776,7 +777,7 @@ static const char product[] = "kernel product(A: f16[M, K], B: f16[K, N]) -> (C:
                               "  }\n"
                               "}";
 
-// What a product of size^3 would do: it is counted, and not computed.
+// Returns the report of a product of size^3, which is counted but not computed.
 static zl_device_c_report report_of_size(const char *params, int64_t size) {
     size_t bytes = 2 * (size_t)(size * size);
     uint8_t *memory = memory_zero(3 * bytes);
@@ -797,7 +798,8 @@ static zl_device_c_report report_of(const char *params) {
     return report_of_size(params, SIZE);
 }
 
-// 32 x 4 multiply-adds per lane and cycle, 68.3 bytes of device memory per core and cycle: nothing is faster.
+// Checks against the peaks: 32 x 4 multiply-adds per lane and cycle, 68.3 bytes of device memory per core and
+// cycle.
 TEST(no_modelled_time_is_above_a_peak) {
     static const char *const params[] = {"BM=128", "BM=256,BN=256", "BM=512,BN=512,BK=32", "STAGES=1",
                                          "BK=128,STAGES=3"};
@@ -807,7 +809,7 @@ TEST(no_modelled_time_is_above_a_peak) {
         double cycles = r.seconds * 1e9;
         CHECK(cycles * CORES * 64 * 128 >= products);
         CHECK(cycles * CORES * 68.3 >= 3.0 * 2 * SIZE * SIZE);
-        CHECK(cycles * CORES * 128 >= (double)r.bytes); // some are fills of local memory
+        CHECK(cycles * CORES * 128 >= (double)r.bytes); // some bytes are fills of local memory
         CHECK(r.seconds >= r.compute_seconds && r.seconds >= r.copy_seconds);
         CHECK(r.seconds <= (r.compute_seconds + r.copy_seconds) * 1.001);
         CHECK(r.scalars == 0 && r.lanes > 0 && r.lanes <= 1);
@@ -825,7 +827,7 @@ TEST(two_stages_take_as_long_as_the_busier_engine) {
     }
 }
 
-// The blocks that tuning finds for 4096^3.
+// Uses the blocks that tuning finds for 4096^3.
 TEST(the_best_blocks_keep_the_matrix_unit_busy) {
     zl_device_c_report r = report_of_size("BM=1024,BN=1024,BK=32", 4096);
     double products = 4096.0 * 4096 * 4096, least = products / (CORES * 64 * 128) * 1e-9;
@@ -847,8 +849,8 @@ TEST(profiles_show_what_engines_do) {
     zl_free(table);
 }
 
-// From text to a launch, with nothing in the cache: the compiler's time counts, and that of other processes
-// does not.
+// Returns the processor time from text to a launch with an empty cache: that of this process and of the
+// compiler it starts.
 static double cold_seconds(const char *name) {
     struct rusage before, after;
     struct text text = {0};
@@ -875,8 +877,8 @@ static double cold_seconds(const char *name) {
                                      after.ru_stime.tv_usec - before.ru_stime.tv_usec);
 }
 
-// A product of 1024^3 runs within half a second of processor time, of this and the compiler's processes: the
-// best of three kernels, whose names nobody has compiled before.
+// A product of 1024^3 is compiled and run within half a second of processor time, of this process and the
+// compiler's. Takes the best of three kernels with new names, which no cache has.
 TEST(source_runs_within_half_a_second) {
     double best = INFINITY;
     for (int i = 0; i < 3; i++) {

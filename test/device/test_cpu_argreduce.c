@@ -1,12 +1,12 @@
-// test_cpu_argreduce.c - extremes of lines against a loop, and of columns against those of the same numbers
-// in rows.
+// test_cpu_argreduce.c - extremes of rows compared with a loop, and extremes of columns with those of the
+// same numbers in rows.
 
 #include "graph/graph.h"
 #include "test.h"
 
 #include <math.h>
 
-// Small numbers, so that some are equal; of floats, a few are NaN.
+// Small numbers, of which some are equal; a few floats are NaN.
 static zl_array draw(zl_dtype dtype, int64_t rows, int64_t cols) {
     static double value[70 * 1100];
     bool is_float = dtype_is_inexact(dtype);
@@ -43,7 +43,7 @@ TEST(extremes_of_columns) {
     REQUIRE(zl_set_threads(threads));
 }
 
-// The first of equal numbers, and the first NaN before all others.
+// Returns the index of the first of equal extremes, or of the first NaN if there is any.
 static int64_t naive(const double *value, int64_t n, bool is_max) {
     int64_t best = 0;
     for (int64_t i = 1; i < n && !isnan(value[best]); i++)
@@ -52,7 +52,8 @@ static int64_t naive(const double *value, int64_t n, bool is_max) {
     return best;
 }
 
-// Both zeros are equal; the last element is the largest of all, or is NaN.
+// Fills a row with zeros of both signs, which are equal, or such that the last element is the largest, or
+// NaN.
 static void fill_line(double *value, int64_t n, zl_dtype dtype, int kind) {
     bool is_float = dtype_is_inexact(dtype);
     for (int64_t i = 0; i < n; i++)
@@ -82,7 +83,7 @@ static void check_line(zl_dtype dtype, int64_t n, int kind) {
         test_note("%lld elements of %s, kind %d, step %d", (long long)n, zl_dtype_name(dtype), kind, step);
 }
 
-// Around the lengths of vectors, groups of them and blocks.
+// Lengths around those of vectors, groups of vectors, and blocks.
 TEST(extremes_of_lines) {
     static const int64_t lengths[] = {1,  2,  7,  8,   15,   16,   17,   31,  33,
                                       63, 64, 65, 129, 1023, 1024, 1025, 3000};

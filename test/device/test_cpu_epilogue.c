@@ -1,5 +1,5 @@
-// test_cpu_epilogue.c - what follows a matrix product runs on its parts, and gives the bits that it gives
-// after it.
+// test_cpu_epilogue.c - calls that follow a matrix product run on parts of it, and give the same bits as
+// after the whole product.
 
 #include "random_view.h"
 
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-// What is made of a product p of a matrix x: y has its shape, row one of its rows.
+// The inputs of calls that follow a product p: x, a matrix; y, of p's shape; a row and a column.
 struct sources {
     zl_array x, y, row, column;
 };
@@ -74,7 +74,7 @@ static void compare_once(zl_dtype dtype, int64_t batch, int64_t m, int64_t n, in
     zl_release(alone);
 }
 
-// Parts of some rows and few columns, whose last are in boxes.
+// Parts of some rows and few columns, of which the last are in boxes.
 TEST(epilogues_of_narrow_parts) {
     int64_t fused = zl_counter("fused");
     for (int i = 0; i < 8; i++)

@@ -1,11 +1,11 @@
-// test_cpu_faults.c - memory runs out at every place of an evaluation: it fails with a reason, or succeeds;
-// nothing leaks.
+// test_cpu_faults.c - allocations fail at every place of an evaluation: it fails with a reason, or succeeds,
+// and nothing leaks.
 
 #include "test.h"
 
 #include "graph/graph.h"
 
-// Runs work() with the first, second, ... allocation failing, until it is not reached any more.
+// Runs work() with the first, second, ... allocation failing, until work() needs fewer.
 static void survive(bool (*work)(void)) {
     for (long at = 1; at < 2000; at++) {
         zl_clear_cache();
@@ -47,7 +47,7 @@ static bool products(void) {
     return zl_eval_all(3, results);
 }
 
-// What follows a product runs on its parts, for which there is no room now and then.
+// Calls that follow a product run on its parts, for which allocations may fail.
 static bool epilogues(void) {
     zl_array x = zl_ones(ZL_SHAPE(200, 100), ZL_FLOAT32), h = zl_astype(x, ZL_BFLOAT16);
     zl_array y = zl_exp(zl_add(zl_matmul(x, zl_matrix_transpose(x)), zl_scalar(-100)));
@@ -55,7 +55,7 @@ static bool epilogues(void) {
     return zl_eval_all(2, (zl_array[]){y, z}) && zl_data_f32(y);
 }
 
-// Nothing but the calls that read them holds what is computed on the way: it must not go before its time.
+// Only the calls that read an intermediate result hold it: it must not be freed too early.
 static bool unheld(void) {
     zl_array y = NULL;
     ZL_SCOPE {

@@ -1,9 +1,9 @@
-// test_cpu_gemm.c - the matrix engine: every micro-kernel that this CPU runs, against sums in double
+// test_cpu_gemm.c - the matrix engine: every micro-kernel that this CPU can run, compared with sums in double
 // precision.
 //
-// Bounds: sums of k products in float32 or float64 are within k + 8 roundings of the sum of their absolute
-// values (four times that for bfmmla, which rounds its own way), a narrower result within one rounding more.
-// Whole numbers are exact.
+// Bounds: the error of a sum of k products in float32 or float64 is at most k + 8 roundings of the sum of
+// their absolute values (four times that for bfmmla, which rounds differently); a narrower result may add one
+// rounding. Integers are exact.
 
 #include "test.h"
 
@@ -17,10 +17,10 @@
 #include "device/cpu/gemm/gemm.h"
 #include "device/cpu/gemm/product.h"
 
-// A matrix of random numbers whose lines lie along either axis, maybe with gaps.
+// A matrix of random numbers, with contiguous rows or columns, maybe with gaps.
 struct matrix {
     char *data;
-    double *value; // row by row
+    double *value; // row by row, as double
     int64_t row, col;
 };
 
@@ -46,7 +46,7 @@ static struct matrix random_matrix(zl_dtype dtype, int64_t rows, int64_t cols) {
     return x;
 }
 
-// Roundings that a result of that dtype may be off by, as a share of the sum of absolute values.
+// Returns the error bound of a result, as a fraction of the sum of absolute values.
 static double share_of(const struct gemm_kernel *u, int64_t k) {
     double unit = u->sum == ZL_FLOAT64 ? DBL_EPSILON / 2 : FLT_EPSILON / 2.0;
     return u->sum == ZL_INT32 ? 0 : (double)(k + 8) * unit * (u->dtype == ZL_BFLOAT16 ? 4 : 1);
@@ -61,7 +61,7 @@ struct product {
     zl_dtype dtype, out;
     struct matrix a, b;
     struct gemm g;
-    int64_t item; // of c
+    int64_t item; // bytes per element of c
     int64_t finished;
 };
 
@@ -83,7 +83,7 @@ static struct product make_product(const struct gemm_kernel *u, zl_dtype dtype, 
                         .c_row = n + 3,
                         .c_col = 1};
     p.g.c = memory_alloc((size_t)(m * (n + 3) * p.item + 1));
-    memset(p.g.c, 0x3c, (size_t)(m * (n + 3) * p.item)); // finite numbers
+    memset(p.g.c, 0x3c, (size_t)(m * (n + 3) * p.item)); // c holds finite numbers before
     return p;
 }
 
@@ -104,7 +104,7 @@ static double element(const struct product *p, int64_t i, int64_t j) {
     return value;
 }
 
-// Elements out of bounds.
+// Returns the number of elements whose error is too large.
 static int64_t count_wrong(const struct product *p) {
     int64_t wrong = 0, k = p->g.k;
     for (int64_t i = 0; i < p->g.m; i++)
@@ -127,7 +127,7 @@ static const int64_t shapes[][3] = {
     {130, 70, 90}, {40, 30, 1500}, {25, 50, 700}, {11, 14, 5000}, {3, 5, 1023}, {2, 3, 100000},
 };
 
-// Dtypes that a kernel may be given: its own, and those that are packed as it.
+// Returns whether a kernel may be given a dtype: its own, or one that is converted to it in packing.
 static bool takes(const struct gemm_kernel *u, zl_dtype dtype) {
     bool half = dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
     return u->dtype == dtype || (u->dtype == ZL_FLOAT32 && half) ||
@@ -157,7 +157,8 @@ static void check_dtypes(const struct gemm_kernel *u) {
         }
 }
 
-// All kernels whose needs are in a list of names with spaces around them; "" are those without.
+// Checks all kernels whose required features are in a list of names with spaces around them; "" stands for
+// kernels without any.
 static void check_kernels(const char *needs) {
     const struct gemm_kernel *u;
     int known = 0, ran = 0;
@@ -208,8 +209,8 @@ TEST(kernels_of_amx_within_bounds) {
     check_kernels(" amx_int8 amx_bf16 ");
 }
 
-// Some tiles at once beside one after another; panels of a have `gap` steps that are not used. What is added
-// to c comes first there and last here: at most two roundings of numbers below k + 1.
+// Compares several tiles in one call with one tile per call; panels of a have `gap` unused steps. One adds to
+// c first, the other last, which is a difference of at most two roundings of numbers below k + 1.
 static int64_t count_wrong_tiles(const struct gemm_kernel *u, int64_t k, int64_t tiles, int64_t gap,
                                  bool add) {
     const int64_t panel = u->rows * (k + gap * u->step), tile = u->rows * u->cols, slack = GEMM_SLACK / 4;
@@ -247,8 +248,8 @@ TEST(every_dtype_has_a_kernel) {
             CHECK(gemm_can_run(gemm_kernel_for(dtypes[d])) && takes(gemm_kernel_for(dtypes[d]), dtypes[d]));
 }
 
-// ZL_TEST_KERNELS names those that are to be chosen on the CPU that an emulator stands for:
-// test/scripts/cpu_models.sh
+// ZL_TEST_KERNELS names the kernels that have to be chosen on the CPU that is emulated
+// (test/scripts/cpu_models.sh).
 TEST(chosen_kernels_are_those_of_the_cpu) {
     const char *expected = getenv("ZL_TEST_KERNELS");
     struct text chosen = {0};
@@ -276,8 +277,8 @@ static void check_threads(zl_dtype dtype, int64_t m, int64_t n, int64_t k) {
     free_product(&p);
 }
 
-// Bit by bit, from run to run and whatever the number of threads: b is packed by all of them, or by each for
-// its own rows or columns.
+// Results have the same bits in every run and with any number of threads: all threads pack b together, or
+// each packs it for its own rows or columns.
 TEST(products_are_the_same_on_any_threads) {
     int before = zl_threads();
     for (size_t d = 0; d < COUNT(dtypes); d++) {
@@ -297,7 +298,7 @@ static bool has_whole_rows(int64_t m, int64_t n, int64_t k) {
     return whole;
 }
 
-// Two threads share rows, unless they would have few, or the result is wide.
+// Two threads divide the rows, unless each would have too few, or the result is wide.
 TEST(parts_are_rows_or_columns) {
     int before = zl_threads();
     CHECK(pool_set_threads(2));
@@ -331,7 +332,7 @@ TEST(products_of_small_matrices_within_bounds) {
             ran++;
             CHECK(cpu_tiny_gemm(dtype, &p.g));
             CHECK_EQ_INT(count_wrong(&p), 0);
-            CHECK(!memcmp(before, end, (size_t)(3 * p.item))); // nothing is written behind a row
+            CHECK(!memcmp(before, end, (size_t)(3 * p.item))); // nothing after a row is written
         }
         free_product(&p);
     }
@@ -343,7 +344,7 @@ TEST(products_of_a_few_rows_within_bounds) {
                                        {33, 500, 129}, {48, 97, 1040}, {2, 70, 300}};
     int ran = 0;
     for (int turn = 0; turn < 4; turn++)
-        for (int d = 0; d < 4; d++) // halves too, where they are packed as float32
+        for (int d = 0; d < 4; d++) // f16 and bf16 too, if they are packed as float32
             for (size_t i = 0; i < COUNT(sizes); i++) {
                 struct product p = make_product(gemm_kernel_for(dtypes[d]), dtypes[d],
                                                 dtypes[d] == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32,
@@ -377,7 +378,7 @@ TEST(products_of_a_few_vectors_within_bounds) {
             }
 }
 
-// Rows of the matrix lie along k in one turn of four or so; others are for other ways.
+// In about one of four turns the rows of the matrix are contiguous along k; the others test other code.
 TEST(dot_products_of_a_few_vectors_within_bounds) {
     static const zl_dtype floats[] = {ZL_FLOAT32, ZL_FLOAT16, ZL_BFLOAT16};
     static const int64_t sizes[][3] = {{1, 90, 64},     {2, 65, 100},  {5, 64, 1025}, {16, 131, 2100},
@@ -402,7 +403,7 @@ TEST(dot_products_of_a_few_vectors_within_bounds) {
         SKIP("this CPU has no wide vectors of x86_64");
 }
 
-// Lines end where memory does. Sums are small whole numbers, whatever they begin with.
+// The rows end where the mapped memory ends. Sums are small integers, whatever they start from.
 static void check_lines(const struct gemm_kernel *u, int vectors, int64_t k, enum gemm_sums how) {
     const int64_t columns = vectors * 4, page = sysconf(_SC_PAGESIZE), line = k * (int64_t)sizeof(float);
     char *pages = mmap(NULL, (size_t)(2 * page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -445,8 +446,8 @@ TEST(lines_are_not_read_behind_their_end) {
 
 struct blocks {
     struct product *p;
-    atomic_int times[300 * 500]; // that each element was said to be done
-    atomic_int early;            // elements that did not hold their value then
+    atomic_int times[300 * 500]; // how often each element was reported as done
+    atomic_int early;            // elements that did not have their value when they were reported
     double *expected;
 };
 
@@ -463,7 +464,7 @@ static void note_block(void *data, int64_t row, int64_t col, int64_t rows, int64
 
 static void check_blocks(void) {
     static struct blocks b;
-    for (size_t d = 0; d < COUNT(dtypes); d += 3) { // as wide as its sums, and narrower
+    for (size_t d = 0; d < COUNT(dtypes); d += 3) { // results as wide as the sums, and narrower ones
         memset(&b, 0, sizeof b);
         struct product p = make_product(gemm_kernel_for(dtypes[d]), dtypes[d], dtypes[d], 300, 500, 1100);
         int64_t size = p.g.m * p.g.n, wrong = 0;
@@ -484,7 +485,7 @@ static void check_blocks(void) {
     }
 }
 
-// Few threads, and as many as pack both factors before they multiply.
+// With few threads, and with as many as first pack both factors together.
 TEST(blocks_are_done_once_and_complete) {
     int before = zl_threads();
     check_blocks();
@@ -493,8 +494,8 @@ TEST(blocks_are_done_once_and_complete) {
     CHECK(pool_set_threads(before));
 }
 
-// A product that some columns suit better has the bits that the best kernel gives it.
-// Their products are fused with their sums by the compiler, which it leaves out here and there at -O1.
+// A product for which another kernel is better at some columns has the bits of the best kernel. The compiler
+// fuses multiplications and additions into fma, which it omits in places at -O1.
 TEST(kernels_like_others_have_their_bits) {
 #ifdef ZL_SANITIZED
     SKIP("builds with sanitizers do not fuse all products and sums");

@@ -52,10 +52,10 @@ TEST(take_reads_nothing_but_its_array) {
     CHECK_EQ_INT(data[4], 20);
 }
 
-// Two axes, or one, are indexed by columns and rows of random numbers, some of them out of range.
+// One or two axes are indexed by rows and columns of random numbers, some of them out of range.
 struct picks {
     int axis[2], count;
-    int64_t index[2][12], lead[2]; // lead: rows and columns of the indices
+    int64_t index[2][12], lead[2]; // number of rows and columns of the indices
     int64_t size[VIEW_AXES];       // of a slice
 };
 
@@ -74,7 +74,7 @@ static struct picks random_picks(int ndim, const int64_t *dim) {
     return p;
 }
 
-// The index of place i, counted over rows and columns: the first has rows only if there are two.
+// Returns the i-th index, counted over rows and columns; with two axes the first one is indexed by the rows.
 static int64_t pick_at(const struct picks *p, int k, int64_t i) {
     return p->index[k][p->count == 1 ? i : k == 0 ? i / p->lead[1] : i % p->lead[1]];
 }
@@ -87,7 +87,7 @@ static void pick_arrays(const struct picks *p, zl_array *out) {
     out[1] = zl_astype(zl_from_i64(p->index[1], row), ZL_INT32);
 }
 
-// Where the slice of place i begins in x; false if it leaves it, unless it is moved back.
+// Finds where the i-th slice begins in x. Returns false if it leaves x and is not to be moved back.
 static bool slice_start(const struct picks *p, int ndim, const int64_t *dim, int64_t i, bool move,
                         int64_t *start) {
     for (int k = 0; k < ndim; k++)
@@ -126,7 +126,7 @@ static void gather_once(void) {
         test_note("%s strides %s", array_text(x.array), shape_text(ndim, x.stride));
 }
 
-// One slice of updates, added to or written over what was computed so far.
+// Applies one slice of updates: adds it to the expected values, or overwrites them.
 static void apply_slice(const struct view *updates, const struct picks *p, int ndim, const int64_t *dim,
                         int64_t i, bool add, double *want) {
     int64_t start[VIEW_AXES], at[VIEW_AXES] = {0}, source[VIEW_AXES + 2] = {i / p->lead[1], i % p->lead[1]};
@@ -267,8 +267,8 @@ TEST(quotient_and_remainder) {
         }
 }
 
-// Elements by indices consecutive, of every dtype of indices and every size of elements; some are out of
-// range: read from the nearest, left out when written.
+// Elements at consecutive indices, for every dtype of indices and every size of elements. Indices that are
+// out of range read the nearest element, and write nothing.
 static void check_indexed(zl_dtype index_dtype, zl_dtype dtype, int axis) {
     enum { N = 40, LEAST = -3 };
     bool is_signed = index_dtype >= ZL_INT8;

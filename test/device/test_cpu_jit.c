@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// One that compiles for the machine that the test runs on: under an emulator `cc` may be that of the host.
+// Returns whether there is a compiler for the machine that the test runs on: under an emulator `cc` may be
+// that of the host.
 static bool has_compiler(void) {
     bool works = cpu_jit("int probe(void); int probe(void) { return 1; }", "probe");
     const char *reason = zl_error();
@@ -46,7 +47,7 @@ TEST(text_becomes_a_function) {
 
 static const char child_variable[] = "ZL_TEST_CPU_JIT";
 
-// The number makes it a kernel that nobody has compiled before.
+// The number makes the kernel a new one, which no cache has.
 static int call_kernel(int number) {
     char source[128];
     snprintf(source, sizeof source, "int kernel(void); int kernel(void) { return %d; }", number);
@@ -55,8 +56,8 @@ static int call_kernel(int number) {
     return kernel ? kernel() : -1;
 }
 
-// In a process that was started with the variable set: calls the kernel, says how often it compiled, and
-// ends.
+// In a process that was started with the variable set: calls the kernel, prints how often it compiled, and
+// exits.
 __attribute__((constructor)) static void call_in_child(void) {
     const char *number = getenv(child_variable);
     if (!number)
@@ -99,7 +100,7 @@ TEST(errors_of_the_compiler) {
 
 TEST(no_compiler) {
     use_folder(test_folder());
-    const char *set = getenv("ZL_CC"); // whoever runs the tests may have chosen a compiler
+    const char *set = getenv("ZL_CC"); // the user may have chosen a compiler
     char *old = set ? strdup(set) : NULL;
     test_setenv("ZL_CC", "no-such-compiler");
     CHECK_ERROR(ZL_ERROR_COMPILE, cpu_jit("int f(void) { return 1; }", "f"));

@@ -1,4 +1,4 @@
-// test_cpu_kernels.c - row programs that become compiled kernels: when, and that not a bit changes.
+// test_cpu_kernels.c - row programs that become compiled kernels: when this happens, and that no bit changes.
 
 #include "test.h"
 
@@ -17,7 +17,7 @@ static zl_array numbers(zl_shape shape, double from) {
     return zl_divide(zl_reshape(zl_arange(from, from + (double)size, 1, ZL_FLOAT32), shape), zl_scalar(977));
 }
 
-// Scalars, a column, a row; several results.
+// Computes an expression of numbers, a column and a row.
 static zl_array mixed(zl_array x, zl_array column, zl_array row) {
     zl_array a = zl_tanh(zl_multiply(zl_add(x, column), zl_scalar(0.7)));
     return zl_subtract(zl_multiply(a, row), zl_exp(zl_negative(zl_maximum(a, zl_scalar(0.1)))));
@@ -27,7 +27,7 @@ static zl_array lines(zl_array x, zl_array column, zl_array row) {
     return zl_softmax(zl_multiply(zl_add(zl_square(x), column), row), -1, false);
 }
 
-// A kernel that has two results and reduces the other one, and one that reads 16-bit floats.
+// Becomes a kernel that has two results and reduces a third value, and one that reads 16-bit floats.
 static zl_array norm(zl_array x, zl_array column, zl_array row) {
     zl_array half = zl_astype(zl_astype(x, ZL_BFLOAT16), ZL_FLOAT32);
     zl_array centred = zl_subtract(x, zl_mean_axis(x, -1, true));
@@ -41,7 +41,7 @@ static zl_array halves(zl_array x, zl_array column, zl_array row) {
                      ZL_FLOAT32);
 }
 
-// Bits that are numbers of other dtypes too.
+// Reinterprets bits as other dtypes.
 static zl_array bits(zl_array x, zl_array column, zl_array row) {
     zl_array half = zl_view(zl_astype(zl_multiply(x, row), ZL_FLOAT16), ZL_UINT16);
     zl_array turned = zl_view(zl_bitwise_xor(half, zl_astype(zl_scalar_int(0x8001), ZL_UINT16)), ZL_FLOAT16);
@@ -96,7 +96,7 @@ TEST(what_runs_often_is_compiled) {
         check_hot(functions[i], in);
 }
 
-// The difference, its square and the sum are one kernel, as long as a line is one run of the sum.
+// The difference, its square and the sum become one kernel, if a row is summed in one run.
 TEST(reductions_join_the_kernel_of_what_they_reduce) {
     static const int64_t lengths[] = {33, 1000, 4096, 4097};
     if (no_compiler()) {
@@ -131,7 +131,7 @@ static bool is_quotient(zl_array x, double divisor) {
     return same;
 }
 
-// Of all bfloat16; kernels multiply by the inverse of most divisors.
+// All bf16 numbers: kernels multiply by the inverse of most divisors.
 TEST(quotients_of_compiled_kernels_are_those_of_rows) {
     static const double divisors[] = {1.4140625,   3,          0.1,        -7,         977,       0x1p-126,
                                       0x1.02p-126, 0x1.fep125, 0x1.02p126, 0x1.1p-130, 0x1.5p127, 0};
@@ -171,7 +171,7 @@ static bool call_mixed(void *data, int count, const zl_array *in, zl_outputs *ou
     return zl_give(out, mixed(zl_add(in[0], zl_scalar(1)), in[1], in[2]));
 }
 
-// A compiled function says by itself that it will be called again.
+// Compiling a function announces that it will be called repeatedly.
 TEST(compiled_functions_get_kernels_at_once) {
     if (no_compiler()) {
         test_skip("there is no C compiler");

@@ -12,7 +12,7 @@ static const char *shape_of(zl_array a) {
     return array_text(a);
 }
 
-// Where the operands agree with the result of a binary op on whole numbers.
+// Returns whether the result of a binary op on integers is that of its operands.
 static bool holds(zl_array y, const struct view *a, const struct view *b, const int64_t *dim, int ndim,
                   double (*op)(double, double)) {
     int64_t at[VIEW_AXES] = {0}, i = 0;
@@ -121,7 +121,7 @@ TEST(results_lie_as_their_inputs) {
     CHECK_EQ_INT(zl_item_int(zl_all(zl_equal(zl_negative(x), zl_negative(rows)))), 1);
 }
 
-// Memory of what lies alike is taken over, and of nothing else.
+// A result may take over the memory of an operand with the same layout, and of no other.
 TEST(turned_results_take_over_what_lies_alike) {
     enum { SIDE = 40 };
     zl_array x = zl_reshape(zl_arange_int(0, SIDE * SIDE, 1, ZL_INT32), ZL_SHAPE(SIDE, SIDE));
@@ -134,17 +134,17 @@ TEST(turned_results_take_over_what_lies_alike) {
         CHECK_EQ_INT(y[i], -i);
 }
 
-// More than one thread, and every way to lay out a tile, on sizes that are split.
+// More than one thread, and every layout of a tile, on sizes that are divided.
 TEST(large_layouts) {
     static const struct {
         int64_t dim[3], a[3], b[3];
     } cases[] = {
         {{300, 40, 50}, {2000, 50, 1}, {0, 0, 1}}, // one row for all
-        {{300, 40, 50}, {2000, 50, 1}, {1, 0, 0}}, // one element a plane
+        {{300, 40, 50}, {2000, 50, 1}, {1, 0, 0}}, // one element per plane
         {{300, 40, 50}, {50, 15000, 1}, {2000, 50, 1}},
         {{1, 700, 900}, {0, 1, 700}, {0, 900, 1}}, // transposed
         {{1, 700, 900}, {0, 1, 700}, {0, 1, 700}},
-        {{3, 500, 400}, {1, 3, 1500}, {200000, 400, 1}}, // channels last to first
+        {{3, 500, 400}, {1, 3, 1500}, {200000, 400, 1}}, // channels last to channels first
         {{1, 1, 600000}, {0, 0, 2}, {0, 0, 1}},          // every other element
         {{1, 1, 600000}, {0, 0, 1}, {0, 0, 0}},
         {{1, 3, 200000}, {0, 200001, 1}, {0, 1, 0}}, // padded rows
@@ -176,7 +176,7 @@ TEST(large_layouts) {
     }
 }
 
-// What an op makes of columns that serve for runs, against the same op on the columns written out.
+// Compares an op on columns that are broadcast along runs with the same op on contiguous copies of them.
 static bool agrees(zl_array y, zl_array want) {
     zl_array same = zl_array_equal(y, want, true);
     return same && zl_item(same) == 1;
@@ -233,7 +233,7 @@ TEST(ranks_beyond_any_table) {
     }
 }
 
-// Fields of an array of structs are views with the struct's stride.
+// Fields of an array of structs are views whose stride is that of the struct.
 TEST(fields_of_structs) {
     struct particle {
         char kind;
@@ -252,7 +252,7 @@ TEST(fields_of_structs) {
         CHECK_EQ_F64(y[i], 12.0 * i);
 }
 
-// Results do not depend on how work is split.
+// Results do not depend on how work is divided.
 TEST(threads_change_no_bit) {
     int threads = zl_threads();
     zl_array x = zl_multiply(zl_arange(0, 300000, 1, ZL_FLOAT32), zl_scalar(0.37)), one[4], many[4];

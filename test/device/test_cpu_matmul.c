@@ -1,4 +1,5 @@
-// test_cpu_matmul.c - matrix products of all sizes, layouts and dtypes, against a loop in double precision.
+// test_cpu_matmul.c - matrix products of all sizes, layouts and dtypes, compared with a loop in double
+// precision.
 
 #include "random_view.h"
 
@@ -12,8 +13,8 @@ static int rounds(int quick, int usual) {
 
 static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_COMPLEX64, ZL_FLOAT16, ZL_BFLOAT16};
 
-// Element of the product at (batch..., i, j), one part of it. Operands are small whole numbers: sums are
-// exact.
+// Returns element (batch..., i, j) of the product, one part of it. Operands are small integers, so that sums
+// are exact.
 static double expected(const struct view *a, const struct view *b, const int64_t *batch, int batches,
                        int64_t i, int64_t j, int part) {
     int64_t at[VIEW_AXES], bt[VIEW_AXES];
@@ -79,8 +80,7 @@ TEST(random_products) {
         }
 }
 
-// Two to sixteen vectors times matrices with lines along and across them, in pieces and with what is left
-// over.
+// Two to sixteen vectors times matrices with contiguous rows or columns, in whole pieces and with remainders.
 TEST(a_few_vectors_times_a_matrix) {
     for (int round = 0; round < rounds(12, 60); round++)
         ZL_SCOPE {
@@ -90,8 +90,8 @@ TEST(a_few_vectors_times_a_matrix) {
         }
 }
 
-// Every number of rows that meets blocks of the matrix, which do not fit and are added up along k; the last
-// rows are few or many.
+// All numbers of rows for which the matrix is used in blocks, which are not full, and which are added up
+// along k; the last rows are few or many.
 TEST(a_few_dozen_rows_times_a_matrix) {
     for (int64_t m = 12; m <= 48; m += test_quick() ? 4 : 1)
         ZL_SCOPE {
@@ -113,7 +113,7 @@ TEST(long_and_thin_products) {
             }
 }
 
-// The matrix is large enough for all threads, its lines along the vector or across.
+// The matrix is large enough for all threads, and contiguous along the vector or across it.
 TEST(vectors_times_large_matrices) {
     static const zl_dtype floats[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16};
     for (int round = 0; round < rounds(4, 16); round++)
@@ -133,7 +133,7 @@ static bool same_bits(zl_array a, zl_array b) {
     return zl_eval(a) && zl_eval(b) && !memcmp(zl_data(a), zl_data(b), zl_nbytes(a));
 }
 
-// Neither the number of threads nor what follows changes a bit.
+// Neither the number of threads nor the calls that follow change a bit.
 TEST(vectors_times_large_matrices_on_any_threads) {
     const int threads = zl_threads();
     for (int i = 0; i < 4; i++)

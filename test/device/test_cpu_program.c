@@ -1,4 +1,4 @@
-// test_cpu_program.c - calls that run together give the bits that they give alone; nothing is compiled for
+// test_cpu_program.c - calls that run together have the same bits as each alone; nothing is compiled for
 // them.
 
 #include "random_view.h"
@@ -25,13 +25,13 @@ static zl_array next_value(int pick, zl_array a, zl_array b) {
     case 5: return zl_maximum(a, b);
     case 6: return zl_add(a, zl_sqrt(zl_abs(b)));
     case 7: return zl_astype(zl_astype(a, ZL_FLOAT64), ZL_FLOAT32);
-    // results lie as inputs do
+    // these keep the layout of their input
     case 8: return zl_dim(a, 0) == zl_dim(a, 1) ? zl_transpose(a, ZL_ALL) : zl_negative(a);
     default: return zl_multiply(a, b);
     }
 }
 
-// The values of a random expression of x and y, retained; each evaluated by itself when `alone`.
+// Computes the values of a random expression of x and y, retained; each is evaluated separately if `alone`.
 static bool compute(zl_array x, zl_array y, uint64_t choices, bool alone, zl_array *value) {
     value[0] = zl_retain(x);
     value[1] = zl_retain(y);
@@ -54,7 +54,7 @@ static bool same_bits(zl_array a, zl_array b) {
     return x && y && zl_nbytes(a) == zl_nbytes(b) && !memcmp(x, y, zl_nbytes(a));
 }
 
-// Only the last value, or some, are kept: the others never get memory of their own.
+// Keeps only the last value, or some; the others never get memory of their own.
 static void compare_once(void) {
     int64_t rows = test_between(1, 300), cols = 9000 / rows + test_between(1, 100);
     if (test_between(0, 1))
@@ -95,7 +95,7 @@ TEST(together_as_alone) {
     test_setenv("ZL_HOT", NULL);
 }
 
-// A long chain is cut into groups; every element passes through all of it.
+// A long chain is divided into groups; every element passes through all of them.
 TEST(long_chain) {
     zl_array x = zl_zeros(ZL_SHAPE(20000), ZL_FLOAT32);
     for (int i = 0; i < 500; i++)
@@ -103,7 +103,7 @@ TEST(long_chain) {
     CHECK_EQ_F64(zl_item(zl_min(x)), 500);
 }
 
-// Results of different shapes, and reductions in between, end a group.
+// Results of different shapes, and reductions between them, end a group.
 TEST(mixed_shapes) {
     zl_array x = zl_arange(0, 20000, 1, ZL_FLOAT32);
     zl_array a = zl_multiply(zl_add(x, zl_scalar(1)), zl_scalar(2));
@@ -129,14 +129,14 @@ TEST(tiny_and_empty) {
     CHECK_EQ_F64(zl_item(zl_add(zl_scalar_int(2), zl_scalar(0.5))), 2.5);
 }
 
-// The sizes before the 0 have no product.
+// The product of the sizes before the 0 overflows.
 TEST(copies_of_nothing) {
     zl_array x = zl_full(ZL_SHAPE(INT64_MAX, 240, 0), zl_scalar(1), ZL_FLOAT32);
     CHECK(zl_eval(x) && zl_size(x) == 0);
 }
 
-// What no other device has runs on the CPU. Some calls are never evaluated, others hold kernels for other
-// devices.
+// Returns whether only another device runs this op: some of these calls are never evaluated, others contain
+// kernels for other devices.
 static bool is_elsewhere(const struct op *op) {
     return op == &op_stretch_with || op == &op_element_count || op == &op_custom_kernel ||
            op == &op_cuda_kernel;

@@ -1,4 +1,5 @@
-// test_cpu_reduce.c - reductions and searches over random layouts and axes, against a loop over positions.
+// test_cpu_reduce.c - reductions and searches over random layouts and axes, compared with a loop over
+// positions.
 
 #include "random_view.h"
 
@@ -37,7 +38,7 @@ static const struct kind kinds[] = {
     {"any", zl_any_axes, 0, either},
 };
 
-// Position in the result of an element at `at`.
+// Returns the index in the result to which the element at `at` contributes.
 static int64_t place(int ndim, const int64_t *dim, const int64_t *at, const bool *reduced) {
     int64_t index = 0;
     for (int i = 0; i < ndim; i++)
@@ -68,7 +69,7 @@ static void reduce_once(void) {
     const struct kind *kind = &kinds[test_between(0, COUNT(kinds) - 1)];
     zl_dtype dtype = (zl_dtype)test_between(0, ZL_FLOAT64);
     if (dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16)
-        dim[0] = ndim ? MIN_OF(dim[0], 3) : 0; // sums stay exact
+        dim[0] = ndim ? MIN_OF(dim[0], 3) : 0; // short axes, so that sums stay exact
     for (int i = 0; i < ndim; i++)
         if ((reduced[i] = test_between(0, 1)))
             axes[count++] = i;
@@ -77,7 +78,7 @@ static void reduce_once(void) {
     REQUIRE(y && zl_eval(y = zl_contiguous(y, false)));
     bool half = dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
     if (half && kind->join == add)
-        return; // rounded: tested below
+        return; // these sums are rounded: tested below
     if (!CHECK_EQ_INT(wrong_elements(kind, &x, y, reduced), 0))
         test_note("%s of %s %s strides %s, %d axes from %d", kind->name, zl_dtype_name(dtype),
                   array_text(x.array), shape_text(ndim, x.stride), count, count ? axes[0] : -1);
@@ -90,7 +91,7 @@ TEST(random_reductions) {
         }
 }
 
-// Shapes that take every way through the driver, large enough to be split.
+// Shapes for every path of the driver, large enough to be divided.
 TEST(large_reductions) {
     static const int64_t shapes[][3] = {{1, 1, 1000003}, {1, 1000, 1000}, {100000, 1, 8},
                                         {50000, 4, 5},   {1, 70001, 7},   {7, 50000, 3},
@@ -126,7 +127,8 @@ TEST(large_reductions) {
         }
 }
 
-// 16-bit floats are summed in float32: exact up to the last rounding, where a half would stop at 2048.
+// 16-bit floats are summed in float32: exact up to the last rounding, whereas a sum in f16 would stop at
+// 2048.
 TEST(half_sums_are_wide) {
     static const zl_dtype halves[] = {ZL_FLOAT16, ZL_BFLOAT16};
     for (int k = 0; k < 2; k++)
@@ -197,7 +199,7 @@ TEST(nan_comes_first) {
     CHECK_EQ_INT(zl_item_int(zl_argmin(a)), 0);
 }
 
-// Many searches side by side, with NaN in some of them and equal elements in all.
+// Many searches in parallel columns, some with NaN, all with equal elements.
 TEST(searches_down_columns) {
     enum { ROWS = 333, COLUMNS = 1100 };
     float *x = memory_alloc(sizeof(float) * ROWS * COLUMNS);

@@ -1,4 +1,5 @@
-// test_cpu_scan.c - scans of every dtype, layout and length, on one thread and on several, against a loop.
+// test_cpu_scan.c - scans of every dtype, layout and length, on one thread and on several, compared with a
+// loop.
 
 #include "graph/graph.h"
 #include "op/ops.h"
@@ -6,7 +7,7 @@
 
 #include <math.h>
 
-// Around the lengths of vectors, strips and blocks, and one that threads share.
+// Lengths around those of vectors, strips and blocks, and one that threads divide.
 static const int64_t lengths[] = {1,    2,    5,    16,   17,   33,   511,   512,   513,
                                   1024, 1500, 2048, 2049, 4095, 8200, 40001, 100000};
 
@@ -14,7 +15,8 @@ struct case_of {
     enum scan which;
     zl_dtype dtype;
     int64_t lines, n;
-    bool reverse, inclusive, backwards, apart; // backwards, apart: strides of the input
+    bool reverse, inclusive, backwards, apart; // backwards, apart: reversed, or with gaps between the
+                                               // elements of the input
 };
 
 static int64_t first_of(const struct case_of *c) {
@@ -40,7 +42,7 @@ static void reference(const struct case_of *c, const int64_t *from, int64_t *to)
     }
 }
 
-// The input's elements, in the layout that the case asks for.
+// Returns the input's elements in the layout of the case.
 static zl_array laid_out(const struct case_of *c, const int64_t *values) {
     zl_array x = zl_astype(zl_from_i64(values, ZL_SHAPE(c->lines, c->n)), c->dtype);
     if (c->backwards)
@@ -62,7 +64,7 @@ static zl_array scan(const struct case_of *c, zl_array x) {
     }
 }
 
-// Small numbers, of which sums are exact in every dtype; factors are 1 and now and then -1.
+// Small numbers, whose sums are exact in every dtype; factors are 1, and sometimes -1.
 static void draw(const struct case_of *c, int64_t *values) {
     bool is_signed = c->dtype >= ZL_INT8;
     for (int64_t i = 0; i < c->lines * c->n; i++) {
@@ -81,7 +83,7 @@ static void check_case(const struct case_of *c) {
         reference(c, values + line * c->n, expected + line * c->n);
     zl_array y = scan(c, laid_out(c, values));
     zl_array want = y ? zl_astype(zl_from_i64(expected, ZL_SHAPE(c->lines, c->n)), zl_dtype_of(y)) : NULL;
-    int64_t edge = c->inclusive ? 0 : 1; // what no elements give is tested elsewhere
+    int64_t edge = c->inclusive ? 0 : 1; // results of no elements are tested elsewhere
     int64_t from = c->reverse ? 0 : edge, to = c->n - (c->reverse ? edge : 0);
     zl_array part[] = {y, want};
     for (int k = 0; k < 2; k++)
@@ -99,7 +101,7 @@ static void check_length(int64_t n) {
     for (int dtype = ZL_BOOL; dtype < ZL_DTYPE_COUNT; dtype++)
         for (enum scan which = SCAN_SUM; which <= SCAN_MIN; which++) {
             if (dtype == ZL_BOOL && which < SCAN_MAX)
-                continue; // int32
+                continue; // their result is int32
             struct case_of c = {which,
                                 (zl_dtype)dtype,
                                 test_between(0, 3) ? 1 : test_between(2, 9),
@@ -141,7 +143,7 @@ TEST(scans_do_not_depend_on_threads) {
     CHECK_EQ_INT(zl_item_int(zl_array_equal(sum[0], sum[1], false)), 1);
 }
 
-// Many lines are scanned side by side, with the numbers that each has by itself.
+// Several rows are scanned together, with the same results as each alone.
 TEST(scans_of_many_lines) {
     static const int64_t sizes[] = {513, 700, 1025, 2500};
     enum { LINES = 67 };
@@ -162,7 +164,7 @@ TEST(scans_of_many_lines) {
         }
 }
 
-// NaN stays to the end; -0 is not made 0.
+// After a NaN all results are NaN; -0 does not become 0.
 TEST(scans_of_special_numbers) {
     int64_t n = 3000;
     float *values = memory_alloc(sizeof *values * (size_t)n);

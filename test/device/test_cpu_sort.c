@@ -1,12 +1,12 @@
-// test_cpu_sort.c - lines of every dtype and length, sorted and partitioned on one thread and on several,
-// against the C library's sort.
+// test_cpu_sort.c - rows of every dtype and length, sorted and partitioned on one thread and on several,
+// compared with the C library's sort.
 
 #include "op/op_test.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-// Around the lengths from which lines are sorted otherwise, and how many of them are sorted together.
+// Lengths around those at which the algorithm, or the number of rows that are sorted together, changes.
 static const int64_t lengths[] = {1, 2, 16, 33, 255, 256, 257, 1000, 5000, 32767, 40000};
 
 struct placed {
@@ -14,7 +14,7 @@ struct placed {
     int64_t position;
 };
 
-// NaN is last, equal elements keep their order.
+// Orders NaN last, and equal elements by position.
 static int compare(const void *a, const void *b) {
     const struct placed *x = a, *y = b;
     bool x_nan = x->value != x->value, y_nan = y->value != y->value;
@@ -34,7 +34,7 @@ static bool is_equal(double a, double b) {
     return a == b || (a != a && b != b);
 }
 
-// Numbers all over the range of a dtype, or a few of them again and again; of floats, some are NaN or -0.
+// Draws numbers over the whole range of a dtype, or a few different ones; some floats are NaN or -0.
 static zl_array draw(zl_dtype dtype, int64_t lines, int64_t n) {
     double *value = memory_alloc(sizeof *value * (size_t)(lines * n));
     int bits = (int)zl_dtype_size(dtype) * 8;
@@ -81,7 +81,7 @@ static void check_lines(zl_dtype dtype, int64_t lines, int64_t n) {
     memory_free(expected);
 }
 
-// Positions in the three groups of a partition, from those in order.
+// Sorts the positions within the three groups of a partition: before, equal to, and after the kth element.
 static void group(const struct placed *sorted, int64_t n, int64_t kth, int64_t *position) {
     int64_t begin = kth, end = kth + 1, ends[3];
     while (begin > 0 && is_equal(sorted[begin - 1].value, sorted[kth].value))
@@ -95,7 +95,7 @@ static void group(const struct placed *sorted, int64_t n, int64_t kth, int64_t *
         qsort(position + from, (size_t)(ends[k] - from), sizeof *position, compare_numbers);
 }
 
-// Lines with the partition and the largest elements at a place.
+// Rows with their partition and largest elements at a position.
 struct partitioned {
     int64_t n, kth;
     double *value, *partition, *positions, *largest; // of all lines
@@ -112,7 +112,7 @@ static int64_t count_wrong(const struct partitioned *p, int64_t line) {
     for (int64_t i = 0; i < n; i++) {
         double want = p->value[at + p->position[i]];
         wrong += !is_equal(p->partition[at + i], want) || p->positions[at + i] != (double)p->position[i];
-        wrong += p->kth && i >= p->kth && // of all of them, topk gives them as they are
+        wrong += p->kth && i >= p->kth && // if it is all elements, topk leaves them unsorted
                  !is_equal(p->largest[line * (n - p->kth) + i - p->kth], want);
     }
     return wrong;
@@ -158,7 +158,7 @@ TEST(partitions_of_every_length) {
     REQUIRE(zl_set_threads(threads));
 }
 
-// Medians of many lines, which threads share.
+// Medians of many rows, which threads divide among them.
 TEST(medians_of_many_lines) {
     for (int64_t n = 100; n <= 101; n++) {
         zl_array x = draw(ZL_INT32, 2000, n), sorted = zl_sort(x, 1), y = zl_median_axis(x, 1, true);
@@ -194,7 +194,8 @@ TEST(sorts_of_every_length) {
     REQUIRE(zl_set_threads(threads));
 }
 
-// Values among many and among few, one by one and all at once: as many elements are smaller as a count says.
+// Searches among many and among few values, one by one and all at once. The expected result is the number of
+// smaller elements.
 TEST(searches_of_every_dtype) {
     for (int dtype = ZL_UINT8; dtype < ZL_COMPLEX64; dtype++)
         for (int few = 0; few < 2; few++) {
@@ -205,7 +206,7 @@ TEST(searches_of_every_dtype) {
             zl_array row = zl_reshape(sorted, ZL_SHAPE(1, -1));
             for (int right = 0; right < 2; right++) {
                 zl_array before = right ? zl_less_equal(row, value) : zl_less(row, value);
-                if (dtype >= ZL_FLOAT16) { // all are smaller than NaN, or equal
+                if (dtype >= ZL_FLOAT16) { // every number is smaller than NaN, or equal to it
                     zl_array is_nan = zl_isnan(value), other = zl_isnan(row);
                     before =
                         zl_logical_or(before, right ? is_nan : zl_logical_and(is_nan, zl_logical_not(other)));

@@ -1,6 +1,6 @@
-// test_cpu_steady.c - what runs again and again asks nothing of the system but to sleep and to wake: no
-// memory, no files, no threads. A seccomp filter lets futex pass and turns every other call into a signal,
-// which counts it.
+// test_cpu_steady.c - repeated evaluation makes no system calls but those for sleeping and waking: no memory,
+// no files, no threads. A seccomp filter allows futex, and turns every other call into a signal, which counts
+// it.
 
 #include "test.h"
 
@@ -24,7 +24,7 @@
 enum { WARM = 400, ROUNDS = 50 };
 enum { DONE, REFUSED, FAILED }; // exit codes of the child
 
-static volatile int *seen; // how many calls, and the last: memory that the child shares
+static volatile int *seen; // number of calls, and the last one, in memory shared with the child
 
 static void count_call(int signal, siginfo_t *info, void *context) {
     (void)signal;
@@ -38,7 +38,7 @@ static void count_call(int signal, siginfo_t *info, void *context) {
 #endif
 }
 
-// From here on, in all threads. Returning from the signal and the end of the process must pass.
+// Installs the filter in all threads. Returning from the signal and exiting must be allowed.
 static bool watch_calls(void) {
 #define PASS(number) \
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
@@ -57,7 +57,8 @@ static bool watch_calls(void) {
            syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
 }
 
-// A step of training by hand: products, what follows them, reductions, an update. Big enough for all threads.
+// A training step written out: products and what follows them, reductions, an update. Large enough for all
+// threads.
 static bool step(zl_array x, zl_array w, zl_array *state) {
     bool done = false;
     ZL_SCOPE {
@@ -73,15 +74,15 @@ static bool step(zl_array x, zl_array w, zl_array *state) {
 }
 
 static int count_in_child(void) {
-    if (prctl(PR_GET_SECCOMP) < 0) // before the work, which takes minutes in an emulator
+    if (prctl(PR_GET_SECCOMP) < 0) // checked before the work, which takes minutes in an emulator
         return REFUSED;
-    test_setenv("ZL_HOT", "0"); // the thread that compiles would come and go
-    // what a library does is its own affair: BLIS takes and returns memory now and then
+    test_setenv("ZL_HOT", "0"); // without the thread that compiles, which would start and end
+    // system calls of a BLAS library do not matter here: BLIS allocates and frees memory now and then
     test_setenv("ZL_BLAS", "none");
     zl_array x = zl_retain(zl_random_normal(ZL_SHAPE(512, 256), ZL_FLOAT32, NULL, NULL, NULL));
     zl_array w = zl_retain(zl_random_normal(ZL_SHAPE(512, 256), ZL_FLOAT32, NULL, NULL, NULL));
     zl_array state = zl_retain(zl_random_normal(ZL_SHAPE(256, 256), ZL_FLOAT32, NULL, NULL, NULL));
-    for (int i = 0; i < WARM; i++) // all threads take what they need
+    for (int i = 0; i < WARM; i++) // until all threads have allocated what they need
         if (!step(x, w, &state))
             return FAILED;
     if (!watch_calls())

@@ -1,5 +1,5 @@
-// test_cpu_tile.c - tile kernels compiled for the CPU against the interpreter: every statement, edges,
-// atomics, phases, arguments that do not fit.
+// test_cpu_tile.c - tile kernels compiled for the CPU, compared with the interpreter: every statement, edges,
+// atomics, phases, and arguments that do not fit.
 
 #include "test.h"
 #include "tile_samples.h"
@@ -27,7 +27,7 @@ struct sample {
     int count;
     struct argument argument[PARAMETERS];
     int64_t symbol[4];
-    double near; // how far results may be from the interpreter's, relative; 0: the same bits
+    double near; // largest relative difference from the interpreter's results; 0: the same bits
 };
 
 #define F32 ZL_FLOAT32
@@ -46,8 +46,8 @@ static const struct sample samples[] = {
      2,
      {{F32, 4, {2, 37, 3, 29}}, {F32, 3, {37, 3, 29}}},
      {37, 29}},
-    // Maps and the reductions of what they store: kept and not, in place, of 16-bit floats, of no whole
-    // number of lanes, with lines that are reduced further.
+    // Maps, and reductions of the tiles that they store: kept or not, in place, of 16-bit floats, of lengths
+    // that are not a multiple of the lanes, with rows that are reduced further.
     {"kernel norm(x: f32[6, 71], h: bf16[6, 71]) -> (y: f32[6, 71], z: f32[6]) {\n"
      "  grid b in 2 {\n"
      "    shared rows: f32[3, 71]\n"
@@ -414,7 +414,7 @@ TEST(pieces_as_interpreted) {
     tile_trial(SAMPLE_PIECES, "c", (int64_t[]){5}, 1e-5);
 }
 
-// exp2() is as near as doc/tile.md says, from end to end, and has the limits of 2^x.
+// exp2() has the accuracy that doc/tile.md states, over its whole range, and the limits of 2^x.
 TEST(quick_powers_of_two) {
     enum { MANY = 60000 };
     static float x[MANY], y[MANY];
@@ -518,7 +518,7 @@ TEST(kernel_assertions_fail) {
     zl_kernel_release(k);
 }
 
-// With ZL_CHECK=1 an index outside of its buffer is told, and nothing is touched there.
+// With ZL_CHECK=1 an index outside of its buffer is reported, and that memory is not accessed.
 static void check_outside(const char *text, const char *told) {
     float a[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8] = {0};
     int64_t four = 4;
@@ -544,7 +544,7 @@ TEST(kernels_are_checked) {
                   "kernel f, line 4: t has 2 elements along axis 0, and its index there is ");
     check_outside("kernel f(a: f32[n]) -> (y: f32[n]) {\n  map i in n { atomic add y[i * 2], a[i] }\n}",
                   "line 2: y has 4");
-    // Masks say that it is meant.
+    // Masks make such indices legal.
     zl_kernel k = zl_kernel_compile("kernel f(a: f32[n]) -> (y: f32[n]) {\n  map i in n { y[i + 1] = "
                                     "load(a[i - 1], i > 0, 0) where i + 1 < n }\n}",
                                     "f.tile", "c");

@@ -1,8 +1,8 @@
-// test_cuda.c - the CUDA driver where there is one, and the texts for it, which are compiled without: by
-// NVRTC or nvcc.
+// test_cuda.c - the CUDA driver, if there is one, and texts for CUDA, which NVRTC or nvcc compile without a
+// driver.
 //
-// A device of paper has the dialect and the compiler of CUDA, and neither memory of its own nor a way to
-// launch: whatever it is given to run is compiled for several architectures.
+// A device called `paper` has CUDA's dialect and compiler, but no memory of its own and no launches:
+// everything that it should run is compiled for several architectures.
 
 #include "test.h"
 #include "tile_samples.h"
@@ -22,8 +22,8 @@
 // Paper -----------------------------------------------------------------------------------------------------
 
 static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100"};
-static int compiled, turn, waits; // waits: of clusters, in the last text
-static bool has_clusters;         // which the first of them has not
+static int compiled, turn, waits; // waits: number of waits for clusters in the last text
+static bool has_clusters;         // the device has clusters, which sm_80 lacks
 
 static const char *paper_identity(int unit) {
     (void)unit;
@@ -35,13 +35,13 @@ static const struct target *paper_record(int unit) {
     struct target_unit *r = &records[has_clusters];
     (void)unit;
     target_set_unit(r, render_target("cuda_tiles"), "paper", 1024, 160 << 10);
-    r->group.joined = 0; // which only the second of them has
+    r->group.joined = 0; // which only sm_90a has
     if (!has_clusters)
         r->group.cluster = 0;
     return &r->target;
 }
 
-// One architecture after the other in turn; all of them in the long run.
+// Compiles for one architecture after the other in turn, so that in the long run all are used.
 static bool paper_compile(int unit, const struct text *source, struct text *code) {
     (void)unit;
     waits = 0;
@@ -59,7 +59,7 @@ static bool paper_compile(int unit, const struct text *source, struct text *code
     return true;
 }
 
-// Each function has to be in the code under its name.
+// Checks that each function is in the code under its name.
 static bool paper_load(int unit, const char *code, size_t bytes, int count,
                        struct kernel_function *function) {
     (void)unit;
@@ -167,7 +167,7 @@ static void compile_row(enum tile_op op, zl_dtype dtype, int64_t n) {
         test_note("%s of %s", tile_op_name(op), zl_dtype_name(dtype));
 }
 
-// With the values that the clauses of the file give.
+// Compiles a file with the values that its clauses give.
 static void compile_file(const struct kernel_text *t) {
     struct text code = {0};
     struct tile_kernel *kernel = tile_parse(t->text, t->name);
@@ -241,7 +241,7 @@ TEST(layouts_and_reductions_compile_for_cuda) {
     end_paper(scope);
 }
 
-// Codes of any size, in parts of words and over their ends; and lines of x that are many or one.
+// Codes of any size, within words and across their ends; one row of x and many.
 TEST(quantized_matrices_compile_for_cuda) {
     static const struct {
         const char *mode;
@@ -283,12 +283,12 @@ TEST(long_lines_compile_for_cuda) {
         zl_array x = zl_retain(zl_zeros(ZL_SHAPE(32, line), dtypes[d])),
                  weight = zl_retain(zl_ones(ZL_SHAPE(line), dtypes[d]));
         CHECK(zl_eval_all(2, (zl_array[]){x, weight}));
-        compiled = 0; // other tests may have made zeros and ones
+        compiled = 0; // other tests may have compiled zeros and ones
         CHECK(zl_eval(zl_softmax(x, -1, false)));
         CHECK(
             zl_eval(zl_softmax(zl_slice(x, ZL_SHAPE(0, 16), ZL_SHAPE(32, line), ZL_SHAPE(1, 1)), -1, false)));
         CHECK(zl_eval(zl_fast_layer_norm(x, weight, weight, 1e-5)));
-        CHECK(compiled >= (d ? 4 : 6)); // too long to be held, a line is the same wherever it begins
+        CHECK(compiled >= (d ? 4 : 6)); // rows that are too long to be held need no kernel per alignment
         zl_release(x);
         zl_release(weight);
     }
@@ -296,16 +296,16 @@ TEST(long_lines_compile_for_cuda) {
     end_paper(scope);
 }
 
-// Groups wait for each other to begin, and then once: for maximum and sum of a softmax, of lines of any
-// length. They wait for the maximum too where something else than exponentials comes from it, and where
-// numbers that are computed from zeros lie behind the end of lines.
+// Blocks of a cluster wait for each other to begin, and then once for both the maximum and the sum of a
+// softmax, for rows of any length. They wait for the maximum separately if something other than exponentials
+// uses it, and if numbers computed from zeros come after the ends of rows.
 TEST(softmax_of_long_lines_waits_once) {
     if (!has_compiler())
         return;
     zl_scope scope = zl_scope_begin_on(on_paper());
     has_clusters = true;
     static const int64_t lines[] = {
-        131072, 120000}; // no other test has such kernels, which would not be compiled again
+        131072, 120000}; // used by no other test, whose kernels would not be compiled again
     for (size_t i = 0; i < COUNT(lines); i++)
         ZL_SCOPE {
             zl_array x = zl_zeros(ZL_SHAPE(32, lines[i]), ZL_FLOAT32);
@@ -342,7 +342,7 @@ TEST(quantized_lines_compile_for_cuda) {
         }
 }
 
-// The body of a kernel with all that it may use, as a program would bring it.
+// The body of a kernel that uses everything it may use, as a program would write it.
 TEST(a_kernel_of_a_program_compiles_for_cuda) {
     static const char source[] =
         "auto i = cooperative_groups::this_grid().thread_rank();\n"
@@ -495,7 +495,7 @@ TEST(profiles) {
     run_under_fake("ZL_CUDA_LIBRARIES=0", "device/test_profile_devices");
 }
 
-// Calls of libraries, which compute on the host here, with our kernels before and after them.
+// Calls of libraries, which here compute on the host, with our kernels before and after them.
 TEST(calls_of_libraries) {
     if (lacks_fake())
         SKIP(lacks_fake());

@@ -1,5 +1,5 @@
-// test_cuda_conv.c - the kernels by which convolutions become products of patches, without a GPU: patches of
-// an image, and the image that is the sum of patches, against loops over all taps.
+// test_cuda_conv.c - the kernels that turn convolutions into products of patches, without a GPU: patches of
+// an image, and the image that is the sum of patches, compared with loops over all taps.
 
 #include "device/desk.h"
 #include "device/tile_trial.h"
@@ -15,8 +15,8 @@ enum { AXES = 2, BATCH = 2, MOST = 4096 };
 static const int64_t sizes[AXES] = {7, 6}, taps[AXES] = {3, 2}, stride[AXES] = {2, 1},
                      dilation[AXES] = {1, 2}, low[AXES] = {1, 2};
 
-// Goes through all elements of patches: sets them from the image, or adds them to it. Returns how many there
-// are.
+// Visits all elements of patches: sets them from the image, or if `folds`, adds them to it. Returns how many
+// there are.
 static int64_t walk(int64_t channels, const int64_t *out, bool flip, float *image, float *patches,
                     bool folds) {
     int64_t count = 0;

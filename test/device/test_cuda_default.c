@@ -1,5 +1,5 @@
-// test_cuda_default.c - what follows from a GPU that is there: it is the default device, and kernels without
-// a target follow their arguments to it. Under the driver of test/fake, which has two devices.
+// test_cuda_default.c - consequences of having a GPU: it is the default device, and kernels without a target
+// run where their arguments are. It runs under the driver of test/fake, which has two devices.
 
 static const char *lacks_fake(void);
 #define TEST_LACKS lacks_fake
@@ -25,7 +25,7 @@ static const char *lacks_fake(void) {
                : "its driver is that of test/fake: device/test_cuda:default_device runs it so";
 }
 
-// On a thread that has no default stream yet.
+// Finds the default stream of a thread that has none yet.
 static void *find_default(void *data) {
     char *name = data;
     int unit = -1;
@@ -51,7 +51,8 @@ TEST(the_first_gpu_is_the_default_device) {
     zl_device_info info;
     for (int i = 0; zl_device(i, &info); i++) {
         bool may_be =
-            !strcmp(info.device, "opencl") || !strcmp(info.device, "vulkan"); // a real one, beside the fake
+            !strcmp(info.device, "opencl") || !strcmp(info.device, "vulkan"); // a real one, besides the fake
+                                                                              // one
         CHECK(info.is_gpu == (info.available && !strcmp(info.device, "cuda")) || (may_be && !info.is_host));
     }
 }
@@ -98,7 +99,7 @@ TEST(kernels_follow_memory) {
     test_setenv("ZL_CACHE_DIR", NULL);
 }
 
-// Doubles the elements of x from the first on; whether the result is right, and only on the device.
+// Doubles the elements of x from the first on. Returns whether the result is right, and only on the device.
 static bool call_twice(zl_kernel k, zl_array x, const struct device *home) {
     zl_array in[] = {x, zl_scalar(2)}, y = NULL;
     bool right = zl_kernel_call(k, 2, in, 1, &y) && device_home(y->storage) == home;
@@ -123,7 +124,7 @@ TEST(kernels_follow_arrays) {
     CHECK(zl_eval(zl_retain(x)));
     CHECK(call_twice(k, x, cuda) && is_for_cuda(k));
     zl_array late = zl_slice(x, ZL_SHAPE(1), ZL_SHAPE(TWICE_COUNT), ZL_SHAPE(1));
-    CHECK(call_twice(k, late, cuda)); // does not begin where memory does
+    CHECK(call_twice(k, late, cuda)); // does not begin where its memory begins
     CHECK(call_twice(k, host, cuda)); // the default device is the GPU
     zl_release(x);
     zl_scope_end(inner);

@@ -1,5 +1,6 @@
-// test_cuda_fake.c - what the CUDA device does on the host's side: memory, copies, order, errors. Under the
-// driver of test/fake, which has two devices, does everything as late as it may and fails when it is told to.
+// test_cuda_fake.c - the host side of the CUDA device: memory, copies, order, errors. It runs under the
+// driver of test/fake, which has two devices, does all work as late as it is allowed to, and fails on
+// request.
 
 static const char *lacks_fake(void);
 #define TEST_LACKS lacks_fake
@@ -65,7 +66,7 @@ static void end(zl_scope scope) {
 
 // Copies ----------------------------------------------------------------------------------------------------
 
-// There and back, with what comes after it already asked for.
+// Copies `bytes` bytes to the device and back, while a copy that comes later is already enqueued.
 static void go_round(size_t bytes) {
     unsigned char *from = malloc(bytes + 1), *to = calloc(1, bytes + 1), *kept = malloc(bytes + 1);
     char *memory = cuda_alloc(0, 2 * bytes);
@@ -85,7 +86,7 @@ static void go_round(size_t bytes) {
 TEST(copies_arrive_whole) {
     static const size_t sizes[] = {1,     100,       64 << 10,       (64 << 10) + 1, PIECE - 1,
                                    PIECE, PIECE + 1, 17 * PIECE + 3, 40 * PIECE};
-    go_round(PIECE); // the memory that copies go through is there now; other lanes have their own
+    go_round(PIECE); // the pinned memory for copies exists now; other lanes have their own
     long before = (long)fake.calls("cuMemHostAlloc");
     for (size_t i = 0; i < COUNT(sizes); i++)
         go_round(sizes[i]);
@@ -106,7 +107,7 @@ TEST(a_copy_that_fails_is_an_error) {
     free(big);
 }
 
-// The driver does nothing before somebody waits, so all waits are long ones.
+// The driver does no work until something waits for it, so every wait is a long one.
 TEST(a_long_wait_sleeps) {
     enum { QUERIES_MOST = 10000, POLLED_NS = 30000 };
     zl_scope scope = zl_scope_begin_on(on("cuda"));
@@ -132,7 +133,7 @@ TEST(reading_out_keeps_no_copy) {
     int64_t orders = fake.calls("cuStreamWaitEvent");
     REQUIRE(zl_copy_to(x, out, sizeof(float) * N));
     CHECK(out[0] == 1 && out[N - 1] == N && zl_get_active_memory() == before);
-    CHECK_EQ_INT(fake.calls("cuStreamWaitEvent"), orders); // it is known to be done
+    CHECK_EQ_INT(fake.calls("cuStreamWaitEvent"), orders); // it is known that the work is done
     zl_release(x);
     free(out);
     end(scope);
@@ -163,7 +164,8 @@ TEST(memory_of_a_device_is_counted_and_kept) {
     end(scope);
 }
 
-// How much is kept depends on who ran beside whom: tests that count objects must not see it.
+// The number of free blocks that are kept depends on which tests ran in parallel, so they must not be counted
+// as objects.
 TEST(memory_that_is_kept_is_no_object) {
     zl_scope scope = zl_scope_begin_on(on("cuda"));
     zl_array x[8];
@@ -175,7 +177,7 @@ TEST(memory_that_is_kept_is_no_object) {
                 CHECK((x[i] = zl_retain(zl_arange(0, 1000, 1, ZL_FLOAT32))) && zl_eval(x[i]));
         for (int i = 0; i < count; i++)
             zl_release(x[i]);
-        live = slab_live() - live; // of the second turn: more than the first left
+        live = slab_live() - live; // of the second turn: how many more than after the first
     }
     CHECK_EQ_INT(live, 0);
     end(scope);
@@ -200,7 +202,7 @@ TEST(memory_that_is_out_fails_the_array) {
     end(scope);
 }
 
-// What was freed goes back before memory is said to be out.
+// Freed memory that is kept is released before an error of memory is reported.
 TEST(what_was_kept_is_given_back_when_memory_is_out) {
     zl_scope scope = zl_scope_begin_on(on("cuda"));
     ZL_SCOPE
@@ -243,8 +245,8 @@ TEST(a_kernel_that_does_not_compile_fails_the_array) {
     end(scope);
 }
 
-// Inputs as they lie and a number that lies nowhere, an output that is filled first, and a block that is not
-// full.
+// Inputs in their own layouts and a number passed by value, an output that is filled first, and a last block
+// that is not full.
 TEST(a_kernel_of_a_program_runs) {
     static const char source[] =
         "int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
@@ -301,7 +303,7 @@ static bool turned_once(void *data, int count, const zl_array *in, zl_outputs *o
     return zl_cuda_kernel(&k, 0, 1, in, &y) && zl_give(out, y);
 }
 
-// Also of an input that does not lie as that of the trace did.
+// Also with an input whose layout is not that of the trace.
 TEST(a_kernel_from_a_file_runs) {
     char path[4096];
     snprintf(path, sizeof path, "%s/f", test_folder());
@@ -324,7 +326,7 @@ TEST(a_kernel_from_a_file_runs) {
     end(scope);
 }
 
-// A launch reads as many arguments as the kernel has.
+// A launch reads as many arguments as the kernel has, so their number must be right.
 TEST(a_kernel_with_other_parameters_is_refused) {
     static const char *const texts[] = {
         "extern \"C\" __global__ void zl_kernel(float *y, float *z) { y[0] = 1; }\n",
@@ -399,7 +401,7 @@ static bool ask_to_write(struct sum_work w) {
 
 enum { LINKS = 45 };
 
-// x + 0, times 2, less 1, and so on: a launch each.
+// Adds, multiplies and subtracts in turns: one launch for each.
 static zl_array chain(zl_array x, double step) {
     for (int i = 0; i < LINKS; i++)
         x = i % 3 == 0   ? zl_add(x, zl_scalar(step * i))
@@ -414,7 +416,7 @@ static double chain_of(double x, double step) {
     return x;
 }
 
-// Other numbers, other memory and other sizes each time.
+// The numbers, the memory and the sizes differ in each call.
 static void run_chain(int64_t n, double first, double step) {
     ZL_SCOPE {
         zl_array x = zl_full(ZL_SHAPE(n), zl_scalar(first), ZL_FLOAT32), held = zl_add(x, zl_scalar(0));
@@ -448,7 +450,7 @@ TEST(hot_programs_run_as_graphs) {
     end(scope);
 }
 
-// A few steps of a linear model on rows that move on: weights as they are in the end.
+// Trains a linear model for a few steps, each on other rows. Returns the final weights.
 static void train(float out[12]) {
     enum { ROWS = 8, WIDE = 12, STEPS = 14 };
     zl_array x = zl_retain(
@@ -492,8 +494,8 @@ TEST(graphs_change_no_result) {
     end(scope);
 }
 
-// Two sums and their product, then the same on what another program left: launches of a graph wait for those
-// whose results they read, and for those that read what they write over, but for no others.
+// Computes two sums and their product, and then values from these. The launches of a graph wait for those
+// whose results they read and for those that read what they overwrite, but for no others.
 static void run_branches(double first) {
     zl_array x = zl_full(ZL_SHAPE(300), zl_scalar(first), ZL_FLOAT32), y[2];
     for (int i = 0; i < 2; i++)
@@ -522,8 +524,8 @@ TEST(launches_of_a_graph_wait_for_what_they_share) {
     end(scope);
 }
 
-// Values that go to the same place and to places of their own, in turns: the same works, which wait for each
-// other in one case alone.
+// The works of one program write to the same address and to different addresses, in turns. Only in the first
+// case do they wait for each other.
 TEST(works_of_a_graph_wait_for_what_they_share) {
     enum { WORKS = 6 };
     float out[WORKS];
@@ -544,7 +546,7 @@ TEST(works_of_a_graph_wait_for_what_they_share) {
     cuda_free(0, memory);
 }
 
-// What cannot be a graph is launched one by one.
+// If a graph cannot be made or launched, the kernels are launched one by one.
 TEST(graphs_that_fail_are_launched) {
     static const char *const functions[] = {"cuGraphCreate",
                                             "cuGraphAddKernelNode_v2",
@@ -564,8 +566,8 @@ TEST(graphs_that_fail_are_launched) {
     end(scope);
 }
 
-// A launch that fails when its program was written down already, as late as that: its array fails, and what
-// reads it, but nothing else.
+// A launch of a recorded program fails late. Its array fails, and arrays that are computed from it, but no
+// others.
 TEST(a_launch_that_fails_late_fails_its_arrays_alone) {
     zl_scope scope = zl_scope_begin_on(on("cuda"));
     zl_set_compile_mode(ZL_COMPILE_NO_FUSE);
@@ -619,7 +621,7 @@ TEST(threads_share_a_device) {
 
 // Work of libraries in graphs, which is recorded as it runs -------------------------------------------------
 
-// Five values of which the last changes: four become a graph, that one does not.
+// Of five works only the last one changes: the other four become a graph.
 TEST(work_of_libraries_is_part_of_graphs) {
     enum { WORKS = 5 };
     float out[WORKS];
@@ -643,8 +645,8 @@ TEST(work_of_libraries_is_part_of_graphs) {
     cuda_free(0, memory);
 }
 
-// What comes again with the same memory is a graph of its own; when it cannot be one, it is asked for as it
-// is.
+// Work that is enqueued again with the same memory becomes a graph of its own; if that fails, it is enqueued
+// as it is.
 static void write_in_turns(int times) {
     float out[2];
     char *memory = cuda_alloc(0, sizeof out);
@@ -693,7 +695,7 @@ TEST(a_launch_that_comes_again_is_a_graph) {
 
 // Streams ---------------------------------------------------------------------------------------------------
 
-// The driver's own: what it calls out of order is, and what waited is not.
+// Tests the driver itself: it detects work that ran too early, and accepts work that waited.
 TEST(the_driver_sees_who_did_not_wait) {
     const struct cuda_api *api = cuda_api();
     struct cuda_device *d = cuda_device(0);
@@ -728,7 +730,7 @@ static zl_array retained_on(zl_stream s, zl_array (*f)(zl_array x, zl_array y), 
     return z;
 }
 
-// Streams of which no two share a lane.
+// Creates streams, consecutive ones on different lanes.
 static bool make_streams(zl_stream s[3]) {
     for (int i = 0; i < 3; i++)
         s[i] = on("cuda");
@@ -736,7 +738,7 @@ static bool make_streams(zl_stream s[3]) {
                  s[0]->lane != s[2]->lane);
 }
 
-// What one stream wrote and another reads: the device waits, not the host.
+// One stream writes an array and another reads it: the device waits, not the host.
 TEST(streams_wait_for_each_other_on_the_device) {
     enum { N = 1000 };
     zl_stream s[3];
@@ -744,7 +746,7 @@ TEST(streams_wait_for_each_other_on_the_device) {
     REQUIRE(make_streams(s));
     zl_array x = zl_retain(zl_arange(0, N, 1, ZL_FLOAT32));
     REQUIRE(zl_eval(x));                    // on the host
-    for (int turn = 0; turn < 12; turn++) { // soon as graphs
+    for (int turn = 0; turn < 12; turn++) { // after a few turns, as graphs
         int64_t waits = fake.calls("cuEventSynchronize"), follows = fake.calls("cuStreamWaitEvent");
         zl_array a = retained_on(s[0], zl_add, x, x), b, c, d;
         CHECK(zl_async_eval(a));
@@ -769,7 +771,8 @@ TEST(streams_wait_for_each_other_on_the_device) {
     end(scope);
 }
 
-// Memory of one stream's arrays: another gets it when all that used it is done, and not before.
+// Memory of one stream's arrays goes to another stream as soon as all work that uses it is done, and not
+// before.
 TEST(memory_goes_to_another_stream_when_it_is_done) {
     enum { N = 1 << 20 };
     zl_stream s[3];
@@ -778,7 +781,7 @@ TEST(memory_goes_to_another_stream_when_it_is_done) {
     zl_clear_cache();
     zl_array x = zl_retain(zl_arange(0, N, 1, ZL_FLOAT32));
     REQUIRE(zl_eval(x));
-    zl_array a = retained_on(s[0], zl_add, x, x); // x is there now
+    zl_array a = retained_on(s[0], zl_add, x, x); // x is on the device now
     REQUIRE(zl_eval(a));
     zl_release(a);
     zl_clear_cache();
@@ -786,7 +789,7 @@ TEST(memory_goes_to_another_stream_when_it_is_done) {
     a = retained_on(s[0], zl_add, x, x);
     CHECK(zl_async_eval(a));
     zl_release(a);
-    zl_array b = retained_on(s[1], zl_multiply, x, x); // a's memory is in use
+    zl_array b = retained_on(s[1], zl_multiply, x, x); // a's memory is still in use
     CHECK(zl_async_eval(b));
     CHECK_EQ_INT(fake.used(0), used + 2 * N * sizeof(float));
     CHECK(zl_eval(b) && zl_stream_synchronize(s[0]));
@@ -795,7 +798,7 @@ TEST(memory_goes_to_another_stream_when_it_is_done) {
     CHECK_EQ_INT(fake.used(0), used + 2 * N * sizeof(float));
     zl_array d = retained_on(s[0], zl_add, c, x);
     CHECK(zl_async_eval(d));
-    zl_release(c); // which s[0] reads: s[2] has it back after that
+    zl_release(c); // s[0] reads c: s[2] may reuse its memory only after that
     c = retained_on(s[2], zl_add, b, b);
     CHECK(zl_async_eval(c));
     CHECK_EQ_INT(fake.used(0), used + 3 * N * sizeof(float));
@@ -808,7 +811,7 @@ TEST(memory_goes_to_another_stream_when_it_is_done) {
     end(scope);
 }
 
-// A result lies where an input lay that another stream still reads.
+// A result takes the memory of an input that another stream still reads.
 TEST(what_another_stream_reads_is_not_written_over) {
     enum { N = 500 };
     zl_stream s[3];
@@ -825,7 +828,7 @@ TEST(what_another_stream_reads_is_not_written_over) {
         zl_scope inner = zl_scope_begin_on(s[0]);
         zl_array d = zl_retain(zl_subtract(a, zl_scalar(7)));
         zl_scope_end(inner);
-        zl_release(a); // the last call has it alone
+        zl_release(a); // only the last call holds it now
         CHECK(zl_async_eval(d));
         CHECK_EQ_INT(zl_counter("donations"), donations + 1);
         const float *p = zl_data_f32(d), *q = zl_data_f32(b), *r = zl_data_f32(c);
@@ -839,8 +842,7 @@ TEST(what_another_stream_reads_is_not_written_over) {
     end(scope);
 }
 
-// An array goes up for one stream and is read by another; what comes down meanwhile goes through other
-// buffers.
+// An array is uploaded for one stream and read by another; a download at the same time uses other buffers.
 TEST(copies_of_streams_are_in_order) {
     enum { N = 1 << 20 };
     zl_stream s[3];
@@ -852,7 +854,7 @@ TEST(copies_of_streams_are_in_order) {
     zl_array down = retained_on(s[1], zl_add, x, x);
     REQUIRE(zl_eval(down));
     zl_array a = retained_on(s[0], zl_add, y, y), b = retained_on(s[2], zl_subtract, y, x);
-    CHECK(zl_async_eval(a) && zl_async_eval(b)); // y goes up
+    CHECK(zl_async_eval(a) && zl_async_eval(b)); // y is uploaded
     CHECK(zl_copy_to(down, out, sizeof(float) * N) && out[N - 1] == 2 * (N - 1));
     CHECK(zl_copy_to(a, out, sizeof(float) * N));
     for (int i = 0; i < N; i++)
@@ -866,7 +868,8 @@ TEST(copies_of_streams_are_in_order) {
     end(scope);
 }
 
-// A launch that fails late on one stream fails what others read of it, and nothing else.
+// A launch of one stream fails late: arrays of other streams that are computed from its result fail too, and
+// no others.
 TEST(a_failure_of_one_stream_is_told_to_another) {
     zl_stream s[3];
     zl_scope scope = zl_scope_begin();
@@ -902,7 +905,7 @@ TEST(a_failure_of_one_stream_is_told_to_another) {
     end(scope);
 }
 
-// Whatever of the waiting fails, an array is right or says so.
+// Whichever call of waiting fails, an array is either right or has an error.
 TEST(waiting_that_fails_is_an_error_or_none) {
     static const char *const functions[] = {"cuStreamWaitEvent", "cuEventRecord", "cuEventQuery",
                                             "cuEventCreate"};
@@ -935,8 +938,8 @@ TEST(waiting_that_fails_is_an_error_or_none) {
 
 // Views -----------------------------------------------------------------------------------------------------
 
-// Queries, keys, values and a cotangent of attention that lie one after the other, or side by side in one
-// array, which has the heads of a line together.
+// Makes queries, keys, values and a cotangent of attention: consecutive arrays, or side by side in one array
+// in which the heads of a row are adjacent.
 static bool lay_out(bool together, zl_array *out) {
     enum { BATCH = 2, HEADS = 3, LINES = 32, SIZE = 64 };
     zl_array x =
@@ -965,7 +968,7 @@ static int64_t launches_of_attention(bool together) {
 }
 
 TEST(views_are_not_copied_for_attention) {
-    test_setenv("FAKE_CUDA_IDLE", "1"); // what matrix instructions compute is not looked at
+    test_setenv("FAKE_CUDA_IDLE", "1"); // results of matrix instructions are not checked
     zl_stream s = on("cuda:0");
     REQUIRE(s);
     zl_scope scope = zl_scope_begin_on(s);

@@ -1,5 +1,5 @@
-// test_cuda_libraries.c - what NVIDIA's libraries compute for the device cuda, beside the CPU: every layout
-// they are given.
+// test_cuda_libraries.c - calls that NVIDIA's libraries compute for the device cuda, compared with the CPU,
+// in every layout that they are given.
 
 #include "test.h"
 
@@ -21,7 +21,7 @@ static bool skips(void) {
     return true;
 }
 
-// Numbers of a seed, made on the CPU and brought to where they are used; uint8 is fp8.
+// Returns random numbers of a seed, made on the CPU and copied to the current device; uint8 is fp8.
 static zl_array numbers(zl_shape shape, zl_dtype dtype, int seed) {
     zl_scope scope = zl_scope_begin_on(zl_new_stream("cpu"));
     zl_array key = zl_random_key(seed), x = zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, key);
@@ -50,7 +50,8 @@ static zl_array wide(zl_array x) {
     return x && x->dtype == ZL_COMPLEX64 ? x : zl_astype(x, ZL_FLOAT64);
 }
 
-// The largest difference, by the largest of what is wanted.
+// Compares the results of cuda and of the CPU: the largest difference, relative to the largest expected
+// value.
 static void agree(const char *what, maker *make, const void *data, double bound) {
     int64_t fallbacks = zl_counter("fallbacks");
     zl_array got = make_on("cuda", make, data);
@@ -66,7 +67,7 @@ static void agree(const char *what, maker *make, const void *data, double bound)
     zl_release(want);
 }
 
-// The same bits, whenever it is computed.
+// Checks that two computations have the same bits.
 static void repeats(const char *what, maker *make, const void *data) {
     zl_array first = make_on("cuda", make, data), again = make_on("cuda", make, data);
     zl_scope scope = zl_scope_begin_on(zl_new_stream("cpu"));
@@ -77,7 +78,7 @@ static void repeats(const char *what, maker *make, const void *data) {
     zl_release(again);
 }
 
-// What the files declare is in the libraries; that needs no GPU.
+// The libraries have the functions that the files declare; needs no GPU.
 TEST(libraries_have_what_is_used) {
     static const struct {
         const char *name;
@@ -107,11 +108,11 @@ TEST(libraries_have_what_is_used) {
 struct product {
     zl_dtype dtype;
     int64_t batch[2], m, k, n;
-    int turned;     // bits: a, b are transposes
-    bool crossed;   // batch axes of a the other way round
-    bool sparse;    // every second column of a
-    bool shared;    // one b for all
-    zl_dtype gives; // of fp8
+    int turned;     // bit 0: a, bit 1: b is transposed
+    bool crossed;   // the batch axes of a are exchanged
+    bool sparse;    // a is every second column of an array
+    bool shared;    // b is the same for the whole batch
+    zl_dtype gives; // dtype of the result, for fp8
 };
 
 static zl_array multiply(const void *data) {
@@ -160,7 +161,7 @@ TEST(products_by_libraries) {
             }
 }
 
-// Large enough that factors of bytes are transposed first where they do not lie as they have to.
+// Large enough that factors of bytes are transposed first if the library needs that.
 TEST(products_of_bytes_by_libraries) {
     static const int64_t sizes[][3] = {{512, 512, 512}, {520, 528, 516}, {64, 4096, 576}, {2, 2048, 8192}};
     if (skips())
@@ -177,7 +178,7 @@ TEST(products_of_bytes_by_libraries) {
         }
 }
 
-// Of sizes and layouts that cuBLASLt has for fp8, and of others.
+// Sizes and layouts of fp8 that cuBLASLt supports, and others.
 TEST(fp8_products_by_libraries) {
     static const zl_dtype gives[] = {ZL_BFLOAT16, ZL_FLOAT16, ZL_FLOAT32};
     static const double bounds[] = {8e-3, 4e-3, 4e-3};
@@ -198,7 +199,8 @@ TEST(fp8_products_by_libraries) {
         }
 }
 
-// The choices of a shape are timed at one of its uses.
+// The algorithms for a shape are timed when it is used for one of the first times; the result must not
+// change.
 TEST(a_product_that_comes_again_by_libraries) {
     if (skips())
         return;
@@ -208,12 +210,12 @@ TEST(a_product_that_comes_again_by_libraries) {
             agree("a product again", multiply, &p, 8e-3);
 }
 
-// What is added to a product of 16-bit floats: numbers for columns, a matrix as the result lies, or one that
-// is copied first.
+// The addend of a product of 16-bit floats: a number per column, a matrix with the result's layout, or one
+// that has to be copied first.
 struct added {
     zl_dtype dtype;
     int64_t batch, m, k, n;
-    // 0: of columns, 1: a matrix, 2: its transpose, 3: of rows, 4: one number, 5: behind an odd place
+    // 0: per column, 1: a matrix, 2: a transposed one, 3: per row, 4: one number, 5: at an unaligned address
     int kind;
     double alpha, beta;
 };
@@ -260,7 +262,7 @@ TEST(sums_of_products_by_libraries) {
             }
 }
 
-// Its choices are timed at one of its uses: not where that would add to what it adds.
+// Algorithms are timed during one of the uses, but never when that would add to the addend twice.
 TEST(sums_of_products_that_come_again_by_libraries) {
     if (skips())
         return;
@@ -274,11 +276,11 @@ TEST(sums_of_products_that_come_again_by_libraries) {
             }
 }
 
-// What follows a product is part of it.
+// Ops that follow a product and are computed with it.
 struct layer {
     zl_dtype dtype;
     int64_t rows;
-    bool relu, keeps; // keeps: what is in between is read too
+    bool relu, keeps; // keeps: the result before relu is read too
 };
 
 static zl_array layer(const void *data) {
@@ -309,7 +311,7 @@ TEST(layers_by_libraries) {
 
 struct transform {
     int n, axis, which;
-    bool real; // numbers, where both are possible
+    bool real; // real numbers, if both are possible
 };
 
 static zl_array transform(const void *data) {
@@ -343,7 +345,7 @@ TEST(transforms_by_libraries) {
 struct attending {
     zl_dtype dtype;
     int64_t heads, shared, queries, keys, size;
-    bool causal, turned; // transposed: heads lie inside lines, as projections leave them
+    bool causal, turned; // transposed: the heads of a row are adjacent, as projections write them
 };
 
 static zl_array heads_of(const struct attending *a, int64_t heads, int64_t length, int seed) {
@@ -381,9 +383,9 @@ TEST(attention_by_libraries) {
 
 struct attending_back {
     struct attending a;
-    int of;          // q, k, v or the sinks
-    bool sinks;      // in the softmax
-    zl_dtype hidden; // of the mask; ZL_DTYPE_COUNT: there is none
+    int of;          // 0, 1, 2: q, k, v; 3: the sinks
+    bool sinks;      // the softmax has sinks
+    zl_dtype hidden; // dtype of the mask; ZL_DTYPE_COUNT: none
 };
 
 static zl_array attend_back(const void *data) {
@@ -429,7 +431,7 @@ TEST(gradients_of_attention_on_cuda) {
         }
 }
 
-// Those that cuDNN has kernels for; their sums may not depend on which block is first.
+// Heads for which cuDNN has kernels. Their sums must not depend on which block comes first.
 TEST(gradients_of_large_heads_on_cuda) {
     static const int64_t lengths[][2] = {{128, 128}, {77, 77}, {50, 333}, {300, 300}};
     if (skips())
@@ -447,7 +449,8 @@ TEST(gradients_of_large_heads_on_cuda) {
         }
 }
 
-// Which library computes a call may not depend on where its inputs begin: the bits would.
+// Returns an array at element `first` of its memory. Which library computes a call must not depend on the
+// alignment of its inputs, since the bits would.
 static zl_array part_of(int64_t heads, int64_t length, int64_t size, int64_t first, int seed) {
     int64_t count = heads * length * size;
     zl_array all = numbers(ZL_SHAPE(first + count), ZL_FLOAT16, seed);
@@ -461,8 +464,8 @@ static bool attend_parts(void *data, int count, const zl_array *in, zl_outputs *
     return zl_give(out, zl_fast_scaled_dot_product_attention(in[0], in[1], in[2], 1, NULL, NULL, NULL));
 }
 
-// Under the cuDNN of test/fake, which counts, and refuses memory that is not aligned. The cotangent alone may
-// begin elsewhere too.
+// Uses the cuDNN of test/fake, which counts calls and rejects unaligned memory. The cotangent may also be
+// unaligned alone.
 TEST(attention_of_parts_by_the_same_library) {
     static const char *const names[] = {"libcudnn.so.9", NULL};
     static const int64_t firsts[][2] = {{0, 0}, {1, 5}, {5, 8}, {0, 1}, {8, 0}};
@@ -490,8 +493,8 @@ static zl_array turned_part_of(int64_t lines, int seed) {
     return zl_swapaxes(zl_reshape(part_of(2, lines, 128, 8, seed), ZL_SHAPE(1, lines, 2, 128)), 1, 2);
 }
 
-// Launches of our own kernels, which are copies but for the two that read and write what cuDNN keeps of each
-// query. First nothing is transposed, then the cotangent is, then all are: results too, which the backward
+// Counts launches of our own kernels: copies, and two that read and write cuDNN's statistics of each query.
+// First nothing is transposed, then the cotangent, then all arrays, including the results that the backward
 // pass reads.
 TEST(cotangents_of_attention_are_read_as_they_lie) {
     static const char *const names[] = {"libcuda.so.1", NULL};
@@ -522,7 +525,7 @@ struct factor {
     zl_dtype dtype;
     int64_t m, n;
     int which;
-    bool other; // the upper triangle, or a view that is transposed
+    bool other; // the upper triangle, or a transposed view
 };
 
 enum {
@@ -549,7 +552,7 @@ static zl_array symmetric(zl_array x) {
     return zl_add(y, zl_astype(zl_eye(x->dim[1], x->dim[1], 0, ZL_FLOAT32), (zl_dtype)x->dtype));
 }
 
-// What the factors are of again, where they may differ by signs.
+// Multiplies the factors again, because they may differ in signs.
 static zl_array factor(const void *data) {
     const struct factor *f = data;
     zl_array out[3] = {NULL};
@@ -603,8 +606,8 @@ TEST(factors_by_libraries) {
         check_factors(QR, FACTORS);
 }
 
-// The matrices times their vectors less these times their values, the lengths of vectors, and sums of values
-// and of their squares: whatever order they come in.
+// Computes results that do not depend on the order of eigenvalues: the matrices times their vectors minus
+// these times their values, the lengths of the vectors, and sums of the values and of their squares.
 static zl_array eigen(const void *data) {
     const struct factor *f = data;
     zl_array x = numbers(ZL_SHAPE(2, f->n, f->n), f->dtype, 7), out[2];
@@ -654,7 +657,8 @@ TEST(factors_that_do_not_exist_by_libraries) {
 
 struct convolution {
     zl_dtype dtype;
-    int axes, groups, which; // which: 0 the result, 1 and 2 gradients of the input and of the kernel
+    int axes, groups, which; // which: 0 the result, 1 and 2 gradients with respect to the input and to the
+                             // kernel
     int64_t stride, padding, dilation, gaps;
     bool flip;
 };
@@ -688,13 +692,13 @@ TEST(convolutions_by_libraries) {
         }
 }
 
-// Gradients of kernels in groups are cuDNN's own, of arrays as they lie: no more is launched than for one
-// group.
+// cuDNN computes gradients of kernels in groups from arrays in their own layouts, so there are no more
+// launches than for one group.
 TEST(kernels_in_groups_are_not_copied) {
     if (skips())
         return;
     int64_t launches[2];
-    for (int i = 0; i < 4; i++) // each once before it is counted: plans are looked for then
+    for (int i = 0; i < 4; i++) // each once before counting, because plans are searched for then
         ZL_SCOPE {
             struct convolution v = {ZL_BFLOAT16, 2, i % 2 ? 2 : 1, 2, 1, 1, 1, 1};
             int64_t before = zl_counter("launches");
@@ -704,7 +708,7 @@ TEST(kernels_in_groups_are_not_copied) {
     CHECK_EQ_INT(launches[1], launches[0]);
 }
 
-// Whole numbers, more or less of them padded in front than behind: results are exact.
+// A convolution of integers, whose results are exact, with different padding at the two ends.
 struct uneven {
     zl_dtype dtype;
     int axes, groups, which;
@@ -733,7 +737,8 @@ static struct uneven draw_uneven(void) {
     return v;
 }
 
-// So large that ways are timed, of float32: also products of matrices.
+// Draws a convolution that is large enough for its plans to be timed; float32, also computed by matrix
+// products.
 static struct uneven draw_large(void) {
     struct uneven v = draw_uneven();
     v.dtype = ZL_FLOAT32;
@@ -795,7 +800,7 @@ TEST(large_convolutions_padded_unevenly_by_libraries) {
         }
 }
 
-// Kernels turned around, with gaps in the input or without: also one that is padded more than it is long.
+// Transposed convolutions, with or without gaps in the input, also with more padding than elements.
 TEST(transposed_convolutions_by_libraries) {
     if (skips())
         return;
@@ -814,12 +819,13 @@ TEST(transposed_convolutions_by_libraries) {
         }
 }
 
-// So large that a few plans are timed at the first use: it is the same one ever after.
+// Large enough that a few plans are timed at the first use, and the best one is kept.
 struct large {
     zl_dtype dtype;
     bool transposed;
-    int groups, which; // the result, or the gradient of the input or of the kernel
-    bool whole;        // numbers, of one factor up to 13 bits: sums in float32 are exact, and by TF32 are not
+    int groups, which; // the result, or the gradient with respect to the input or the kernel
+    bool whole;        // integers, of which one factor has up to 13 bits: sums are exact in float32, but not
+                       // in TF32
 };
 
 static zl_array large_factor(const struct large *l, zl_shape shape, int seed, bool wide) {

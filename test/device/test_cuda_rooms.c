@@ -1,5 +1,5 @@
-// test_cuda_rooms.c - copies of a CUDA device's arrays on the host lie in pinned pages, which are kept. Under
-// the driver of test/fake, which counts its calls.
+// test_cuda_rooms.c - host copies of a CUDA device's arrays are in pinned pages, which are kept and reused.
+// It runs under the driver of test/fake, which counts its calls.
 
 static const char *lacks_fake(void);
 #define TEST_LACKS lacks_fake
@@ -37,7 +37,7 @@ static int64_t unpins(void) {
     return fake.calls("cuMemHostUnregister");
 }
 
-// Begins without rooms.
+// Begins without any pinned pages kept.
 static zl_scope begin(void) {
     test_setenv("ZL_CACHE_DIR", test_folder());
     zl_clear_cache();
@@ -50,7 +50,7 @@ static void end(zl_scope scope) {
     test_setenv("ZL_CACHE_DIR", NULL);
 }
 
-// An array of so many bytes that the device has computed, retained and read.
+// Returns an array of `bytes` bytes that the device has computed, retained and read.
 static zl_array read_one(size_t bytes, float first) {
     int64_t count = (int64_t)(bytes / sizeof(float));
     zl_array x = NULL;
@@ -69,7 +69,7 @@ TEST(a_size_that_was_read_needs_no_new_pages) {
         int64_t before = pins(), copies = fake.calls("cuMemcpyDtoHAsync_v2");
         zl_release(read_one(sizes[i], 2));
         CHECK_EQ_INT(pins(), before);
-        CHECK_EQ_INT(fake.calls("cuMemcpyDtoHAsync_v2"), copies + 1); // straight, not in pieces
+        CHECK_EQ_INT(fake.calls("cuMemcpyDtoHAsync_v2"), copies + 1); // copied directly, not in pieces
     }
     CHECK_EQ_INT(fake.calls("spinning"), 0);
     end(scope);
@@ -123,7 +123,7 @@ TEST(rooms_are_counted_and_cleared) {
     end(scope);
 }
 
-// So many of 8 MB that all together are more than may be pinned: the rest is read as ever.
+// Arrays of 8 MB that together exceed the limit of pinned memory: the rest is read into unpinned memory.
 TEST(all_rooms_together_are_bounded) {
     enum { COUNT_OF = ALL_MOST / (8 * MB) + 2 };
     zl_scope scope = begin();
@@ -134,7 +134,7 @@ TEST(all_rooms_together_are_bounded) {
     CHECK_EQ_INT(pins() - unpins(), made + COUNT_OF - 2);
     for (int i = 0; i < COUNT_OF; i++)
         zl_release(x[i]);
-    zl_release(read_one(4 * MB, 1)); // the oldest of 8 MB goes for it
+    zl_release(read_one(4 * MB, 1)); // the oldest of the 8 MB blocks is freed for it
     CHECK_EQ_INT(pins() - unpins(), made + COUNT_OF - 2);
     int64_t before = pins();
     for (int i = 0; i < COUNT_OF - 3; i++)
@@ -175,7 +175,7 @@ TEST(a_copy_that_fails_gives_its_room_back) {
     end(scope);
 }
 
-// The parent uses the room again while the child still reads its own.
+// The parent reuses the pages while the child still reads its own copy.
 TEST(a_child_of_fork_keeps_its_values) {
     zl_scope scope = begin();
     int done[2];

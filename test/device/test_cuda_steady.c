@@ -1,5 +1,5 @@
-// test_cuda_steady.c - a program that repeats itself gives the driver the same each time: nothing is made or
-// set anew. Under the driver of test/fake, which counts its calls.
+// test_cuda_steady.c - a program that repeats itself makes the same calls of the driver each time: nothing is
+// created or set again. It runs under the driver of test/fake, which counts its calls.
 
 static const char *lacks_fake(void);
 #define TEST_LACKS lacks_fake
@@ -20,7 +20,8 @@ static const char *lacks_fake(void) {
                : "its driver is that of test/fake: device/test_cuda:host_side runs it so";
 }
 
-// More layers than a list of launches holds, all of one size: what is kept of memory is of one size, too.
+// More layers than a list of launches holds, all of the same size, so that blocks of memory that are kept all
+// fit.
 enum { LAYERS = 50, ROWS = 2, WIDE = 4, STATES = 3 * LAYERS };
 
 struct model {
@@ -42,7 +43,7 @@ static zl_array decay(zl_array old, zl_array fresh, double kept) {
     return zl_add(zl_multiply(zl_scalar(kept), old), zl_multiply(zl_scalar(1 - kept), fresh));
 }
 
-// Each weight is read by the forward pass, by the backward pass and by its own update.
+// The forward pass, the backward pass and its own update read each weight.
 static void step(struct model *m) {
     ZL_SCOPE {
         zl_array y = m->x, gradient[LAYERS], next[STATES];
@@ -96,7 +97,7 @@ TEST(a_step_that_repeats_itself_makes_nothing) {
     CHECK(zl_counter("graphs") - graphs >= 3 * STEPS);
     int64_t queries = fake_calls("cuEventQuery");
     CHECK(zl_eval_all(STATES, m.state));
-    CHECK(fake_calls("cuEventQuery") - queries <= 1); // not one for each array: all is known to be done
+    CHECK(fake_calls("cuEventQuery") - queries <= 1); // not one per array: all are known to be done
     free_model(&m);
     zl_scope_end(scope);
     test_setenv("ZL_CACHE_DIR", NULL);

@@ -1,5 +1,5 @@
-// test_delta_wy.c - the delta rule by chunks, and its gradient, on every device that runs kernels, against
-// the recurrence in float64.
+// test_delta_wy.c - the delta rule computed in chunks, and its gradient, on every device that runs kernels,
+// compared with the recurrence in float64.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ struct chunks {
 };
 enum { Q, K, V, GATE, STATE, BETA, INPUTS };
 
-// Numbers from -2 to 2.
+// Returns numbers from -2 to 2.
 static zl_array numbers(zl_shape shape, uint64_t seed) {
     int64_t size = 1;
     for (int i = 0; i < shape.ndim; i++)
@@ -34,8 +34,7 @@ static zl_array unit(zl_array x) {
     return zl_multiply(x, zl_rsqrt(zl_add(zl_sum_axes(zl_square(x), ZL_AXES(-1), true), zl_scalar(1e-6))));
 }
 
-// Vectors are rounded to the dtype before anything is computed of them, so that all devices are given the
-// same.
+// Rounds vectors to the dtype before anything is computed from them, so that all devices get the same ones.
 static zl_array rounded(zl_array x, zl_dtype dtype) {
     return zl_astype(zl_astype(x, dtype), ZL_FLOAT32);
 }
@@ -50,8 +49,8 @@ static void inputs_of(const struct chunks *c, zl_array *in) {
     in[STATE] = numbers(ZL_SHAPE(sequences, n, c->keys, c->values), 6);
 }
 
-// Both results, then the gradients of a number made of them; those that there are not are NULL. False: the
-// call failed.
+// Computes both results, then the gradients of a number made from them, NULL where there is none. Returns
+// false if the call failed.
 enum { RESULTS = 2, FOUND = RESULTS + INPUTS };
 static bool compute(const struct chunks *c, zl_dtype dtype, zl_dtype wide, zl_array *found) {
     zl_array in[INPUTS], out[RESULTS], grad[INPUTS], offsets = NULL;
@@ -90,7 +89,7 @@ static bool compute_on(zl_stream stream, const struct chunks *c, zl_dtype dtype,
     return ok;
 }
 
-// Root of the mean square of the difference, relative to that of what is right.
+// Returns the root of the mean square of the difference, relative to that of the expected values.
 static double error_of(zl_array got, zl_array want) {
     const double *a = zl_data_f64(got), *b = zl_data_f64(want);
     double off = 0, all = 1e-300;
@@ -101,7 +100,8 @@ static double error_of(zl_array got, zl_array want) {
     return a && b ? sqrt(off / all) : 1;
 }
 
-// Of bf16 those of FLA's tests: results and states, gradients of vectors and states, of gates.
+// Returns the bounds: for bf16 those of FLA's tests, for results and states, for gradients of vectors and
+// states, and for those of gates.
 static double bound_of(zl_dtype dtype, int which) {
     if (dtype == ZL_FLOAT32)
         return 2e-5;
@@ -151,7 +151,7 @@ static bool all_finite(zl_array x) {
     return zl_item_int(zl_astype(zl_all(zl_isfinite(x)), ZL_INT32)) == 1;
 }
 
-// Keys and queries of the last of several packed sequences are NaN, which nothing of the others may see.
+// Keys and queries of the last of several packed sequences are NaN, which must not affect the others.
 static void check_apart(void) {
     enum { BEGIN = 38, TIME = 75 };
     const struct chunks c = {"gated_delta", 1, TIME, 1, 2, 20, 24, ZL_FLOAT32, true};

@@ -1,5 +1,5 @@
-// test_desk.c - the tests of ops whose kernels are tile IR, with these kernels run on the host: in the
-// interpreter, and compiled for the target `c`, which looks at every index.
+// test_desk.c - runs the tests of ops whose kernels are tile IR with these kernels on the host: in the
+// interpreter, and compiled for the target `c`, which checks every index.
 
 #include "device/desk.h"
 #include "device/spirv_files.h"
@@ -16,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char kernels[600]; // names of the files of kernels that were run
+static char kernels[600]; // names of the files whose kernels were run
 
-// Tests of the ops that desk.c names.
+// Tests of the ops that desk.c lists.
 static const char *const tests[] = {"op/test_create:",
                                     "op/test_matmul:matmul_of_few",
                                     "op/test_reduce_ops:",
@@ -65,11 +65,11 @@ static const char *const tests[] = {"op/test_create:",
                                     "op/test_gather_mm:gathered_products",
                                     "op/test_gather_mm:products_of_"};
 
-// A rule of delta.def that array ops compute, by hundreds of products for each derivative.
+// A rule of delta.def that is computed by array ops, with hundreds of products per derivative.
 static const char without_kernel[] = " --except delta_with_momentum";
 
-// In processes of their own, in which the device of the tests is the default: as many as there are CPUs,
-// since they take the longest.
+// Runs tests in processes in which the device of these tests is the default: as many as there are CPUs, since
+// these tests take the longest.
 static void run_tests(const char *how, int maps, const char *names) {
     struct text command = {0};
     int status;
@@ -83,7 +83,8 @@ static void run_tests(const char *how, int maps, const char *names) {
     text_free(&command);
 }
 
-// An op that has a kernel of its own is tested by the file of its name. A sample has one of `part` files.
+// Runs the tests of ops that have a kernel of their own, each in the file of its name. A quick run takes one
+// of `part` files.
 static void run_ops(const char *how, int part) {
     struct text names = {0};
     const struct op *op;
@@ -99,7 +100,7 @@ static void run_ops(const char *how, int part) {
     run_tests(how, 1, "op/test_logic: op/test_views:");
 }
 
-// All codes, transposed.
+// Converts all codes, transposed.
 static void run_from_fp8(const struct kernel_place *p, zl_dtype dtype) {
     static const struct tile_type e4m3 = {TILE_E4M3, 8, 1};
     zl_array x = zl_matrix_transpose(zl_reshape(zl_arange(0, 256, 1, ZL_UINT8), ZL_SHAPE(8, 32)));
@@ -119,8 +120,9 @@ static struct tile_kernel *make_transposed(const void *data) {
     return kernel_built_in("csr_transposed", "ITEM=f32");
 }
 
-// Products of transposed sparse matrices sort entries first, which the desk need not be able to. Of the
-// matrix {{5, 7}, {0, 2}} an entry of the first column comes last, and one more entry belongs to no row.
+// Tests products of transposed sparse matrices, which sort their entries first; the desk need not be able to
+// sort. In the matrix {{5, 7}, {0, 2}} the entry of the first column comes last, and an additional entry
+// belongs to no row.
 static void run_csr_transposed(const struct kernel_place *p) {
     float values[] = {7, 5, 2, 9}, x[] = {1, 10, 100, 1000}, y[4] = {0};
     int32_t rows[] = {0, 0, 1, 2};
@@ -142,7 +144,7 @@ static struct tile_kernel *make_rounding(const void *data) {
     return kernel_built_in("rounding", "%s", "");
 }
 
-// What a device computes to find out how it rounds, here of numbers that need no rounding.
+// Computes what a device computes to find out how it rounds, here with numbers that need no rounding.
 static void run_rounding(const struct kernel_place *p) {
     float operand[3][2] = {{9, -16}, {3, 4}, {1, -1}}, result[5][2];
     static const float expected[5][2] = {{12, -12}, {27, -64}, {3, -4}, {3, 4}, {28, -65}};
@@ -156,7 +158,7 @@ static void run_rounding(const struct kernel_place *p) {
     CHECK(!memcmp(result, expected, sizeof expected));
 }
 
-// More than a block of threads, and no multiple of what a thread has.
+// More than a block of threads, and not a multiple of the elements per thread.
 enum { MANY = 1027 };
 
 static void run_pairs(const struct kernel_place *p) {
@@ -172,7 +174,7 @@ static void run_pairs(const struct kernel_place *p) {
         CHECK(pairs[2 * i] == wide[i] && pairs[2 * i + 1] == 0);
 }
 
-// A launch of a file with a few numbers of four bytes, or memory, before its last argument.
+// Launches a kernel of a file with a number of four bytes, or memory, before its last argument.
 static bool run_on(const struct kernel_place *p, struct cuda_file file, const void *number, void *from,
                    void *y, int64_t n) {
     struct kernel_call k;
@@ -210,8 +212,8 @@ static void run_elements(const struct kernel_place *p) {
         CHECK_NEAR(y[i], x[2 * i] + log((double)x[2 * i + 1]), 4e-6);
 }
 
-// Ones and zeros that are written are told from the threes that were there by their bits: complex ones have
-// two parts.
+// Ones and zeros that are written differ in their bits from the threes that were there; complex ones have two
+// parts.
 static void run_triangles(const struct kernel_place *p, zl_dtype dtype) {
     enum { BATCH = 3, ROWS = 9, COLUMNS = 13, ALL = BATCH * ROWS * COLUMNS };
     static const struct {
@@ -240,7 +242,7 @@ static void run_triangles(const struct kernel_place *p, zl_dtype dtype) {
     }
 }
 
-// Rows that are swapped one after the other, as LAPACK swaps them, and where each was found in the end.
+// Applies row interchanges in the order of LAPACK, and checks where each row ends.
 static void run_pivots(const struct kernel_place *p, int64_t k, int64_t m) {
     enum { BATCH = 300, MOST = 8 };
     int64_t pivot[BATCH * MOST];
@@ -270,8 +272,8 @@ static void run_pivots(const struct kernel_place *p, int64_t k, int64_t m) {
     }
 }
 
-// Zeros in every second place of lines, of which one is left out; and complex numbers of two doubles each,
-// transposed and rounded.
+// Writes zeros to every second element of rows, except for one row; and rounds complex numbers of two
+// doubles, transposed.
 static void run_layouts(const struct kernel_place *p) {
     float x[3 * 10], y[2 * 5 * 4 * 2];
     double from[COUNT(y)];
@@ -283,14 +285,14 @@ static void run_layouts(const struct kernel_place *p) {
     CHECK(kernel_fill(p, ZL_FLOAT32, 1, (const int64_t[]){7}, x, (const int64_t[]){1}, &(float){0}) &&
           x[6] == 0 && x[7] == 8);
     for (int i = 0; i < (int)COUNT(from); i++)
-        from[i] = i + 1 + 0x1p-40; // what f32 does not hold
+        from[i] = i + 1 + 0x1p-40; // not representable in f32
     CHECK(kernel_convert(p, 4, (const int64_t[]){2, 5, 4, 2}, ZL_FLOAT32, y, (const int64_t[]){40, 8, 2, 1},
                          ZL_FLOAT64, from, (const int64_t[]){40, 2, 10, 1}));
     for (int i = 0; i < (int)COUNT(y); i++)
         CHECK(y[i] == (float)(i / 40 * 40 + i / 8 % 5 * 2 + i / 2 % 4 * 10 + i % 2 + 1));
 }
 
-// What the calls of libraries ask for before and after them, on other devices.
+// Kernels that calls of libraries need before and after them, on other devices.
 static void run_for_libraries(const char *how) {
     struct kernel_place p = desk_place(how);
     run_from_fp8(&p, ZL_FLOAT32);
@@ -314,15 +316,15 @@ TEST(kernels_for_libraries_on_opencl) {
     run_for_libraries("opencl");
 }
 
-// Convolutions by products of libraries ask for them; test_cuda_conv.c looks at what they compute.
+// Makes the kernels for convolutions by matrix products of libraries; test_cuda_conv.c tests their results.
 static void make_patches(void) {
     struct kernel_place p = desk_place("interpreter");
-    struct conv_patches_key keys[] = {{"desk", 0, 4}, {"desk", 1, 1}}; // not made by other tests
+    struct conv_patches_key keys[] = {{"desk", 0, 4}, {"desk", 1, 1}}; // used by no other test
     for (size_t i = 0; i < COUNT(keys); i++)
         CHECK(kernel_find_tiles(&p, &keys[i], sizeof keys[i], cuda_conv_patches_make, &keys[i]));
 }
 
-// Something asks for every file.
+// Checks that every file was used.
 static void check_files(void) {
     size_t bytes;
     char *seen = file_read(kernels, &bytes);
@@ -334,7 +336,7 @@ static void check_files(void) {
     memory_free(seen);
 }
 
-enum { ONE_OF = 4 }; // files, in a sample
+enum { ONE_OF = 4 }; // files, in a quick run
 
 TEST(kernels_of_ops_in_the_interpreter) {
     bool has_val = !spirv_files_lack(), starts = !test_lacks_itself();

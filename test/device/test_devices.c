@@ -1,4 +1,4 @@
-// test_devices.c - the list of devices, what overrides tile kernels, counters, and the device that computes
+// test_devices.c - the list of devices, overrides of tile kernels, counters, and the device that computes
 // nothing.
 
 #include "test.h"
@@ -48,7 +48,7 @@ static bool is_of_cpu(const struct op *op) {
     return false;
 }
 
-// Each op of an override has another definition, which the list names.
+// Checks that each op of an override also has the other definition that the list names.
 static void check_ops(const zl_kernel_override *o) {
     bool is_tiles = !strcmp(o->otherwise, "tile kernels");
     CHECK(is_tiles || !strcmp(o->otherwise, "cpu"));
@@ -66,7 +66,7 @@ TEST(overrides_are_few_and_not_alone) {
     zl_kernel_override o;
     int count = 0, lines = 0;
     for (; zl_kernel_override_at(count, &o); count++) {
-        CHECK(!strcmp(o.device, "cuda")); // no other device has any
+        CHECK(!strcmp(o.device, "cuda")); // no other device has overrides
         CHECK(*o.name && *o.ops && *o.reason && *o.measured);
         CHECK(o.lines ? !strcmp(o.kind, "kernel") : !strcmp(o.kind, "library"));
         check_ops(&o);

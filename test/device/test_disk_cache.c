@@ -1,4 +1,4 @@
-// test_disk_cache.c - the folder that keeps compiled kernels, with entries that need no compiler.
+// test_disk_cache.c - the folder of compiled kernels, tested with entries that need no compiler.
 
 #include "test.h"
 
@@ -54,7 +54,7 @@ static void *ask(struct made *m, const char *name) {
 
 static const char subfolder[] = "zellige-kernels-v1";
 
-// Entries and what is being made, without the mark.
+// Returns the number of entries, including incomplete ones, without the marker file.
 static int entries(const char *folder) {
     int count = 0;
     char path[4096];
@@ -120,7 +120,7 @@ TEST(the_oldest_entries_go_first) {
         snprintf(name, sizeof name, "entry %d", i);
         CHECK(ask(&m, name));
         usleep(2000);
-        CHECK(ask(&m, "entry 0")); // used again and again, it stays
+        CHECK(ask(&m, "entry 0")); // used again and again, so it stays
         usleep(2000);
     }
     test_setenv("ZL_CACHE_SIZE", NULL);
@@ -143,7 +143,7 @@ static double seconds_of_misses(struct made *m, int from, int to) {
     return (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
 }
 
-// The first miss of a process in a folder lists what is there; those after it do not.
+// The first miss of a process lists the folder; later misses do not.
 TEST(many_entries_are_listed_once) {
     struct made m = {0};
     char path[4096], other[4096], key[65];
@@ -231,7 +231,7 @@ TEST(many_make_the_same) {
 
 // What is not the cache's -----------------------------------------------------------------------------------
 
-// Old enough for a folder that a process left behind.
+// Makes a folder look old enough to have been abandoned by a process.
 static void make_old(const char *path) {
     const struct timespec times[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
     CHECK(utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW) == 0);
@@ -256,7 +256,7 @@ static void put_folder(char *out, const char *folder, const char *name) {
 
 static const char a_key[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
-// A user may name any folder, with anything in it.
+// A user may name any folder, with any contents.
 TEST(other_folders_beside_the_cache_stay) {
     struct made m = {0};
     char photos[4096], hashed[4096];
@@ -299,10 +299,10 @@ TEST(other_files_inside_the_cache_stay) {
     test_setenv("ZL_CACHE_SIZE", NULL);
     CHECK(has_file(notes, "notes.txt"));
     CHECK(has_file(outside, "kernel.c") && has_file(outside, "sum"));
-    CHECK(access(left, F_OK) != 0); // of a process that was ended: this one is ours
+    CHECK(access(left, F_OK) != 0); // left by a process that was killed: this one is ours
 }
 
-// Without the mark it is not ours, whatever its name. An empty one is taken.
+// A folder without the marker file is not ours, whatever its name is. An empty one is taken.
 TEST(a_folder_without_the_mark_is_not_used) {
     struct made m = {0};
     atomic_int warnings = 0;

@@ -1,5 +1,5 @@
-// test_group_tile.c - tile kernels on OpenCL and Vulkan against the interpreter: every statement, layouts of
-// fragments, edges, barriers.
+// test_group_tile.c - tile kernels on OpenCL and Vulkan, compared with the interpreter: every statement,
+// layouts of fragments, edges, barriers.
 
 #include "on_devices.h"
 #include "tile_samples.h"
@@ -51,7 +51,7 @@ static const struct sample {
     {SAMPLE_TABLES, {200}, 1e-5},
     {SAMPLE_PIECES, {5}, 1e-5},
     {SAMPLE_ROOM, {201}, 0},
-    // Rows of a fragment, reduced and used again; transposed through shared memory; a neighbour's element.
+    // Rows of a fragment, reduced and used again; transposed through shared memory; elements of neighbours.
     {"kernel rows(x: f32[n, 64]) -> (y: f32[n, 64], t: f32[64, n], s: f32[n]) where n % 32 == 0 {\n"
      "  grid b in n // 32, threads 64 {\n"
      "    fragment tile: f32[32, 64]\n"
@@ -72,7 +72,7 @@ static const struct sample {
      "}",
      {96},
      1e-5},
-    // Reductions along the other axis, accumulated, into memory; of lines in shared and global memory.
+    // Reductions along the other axis, accumulated, into memory; of rows in shared and global memory.
     {"kernel columns(x: i32[n, 40]) -> (y: i32[40], z: i32[n], w: i32[40, 1]) {\n"
      "  fill y = 7\n"
      "  grid b in 1 {\n"
@@ -89,8 +89,8 @@ static const struct sample {
      "}",
      {16},
      0},
-    // Shuffles of several types and sizes, in a loop and under a condition of all threads: OpenCL has none,
-    // so they use shared memory.
+    // Shuffles of several types and sizes, in a loop and under a condition that is the same for all threads.
+    // OpenCL has none, so they use shared memory.
     {"kernel shuffles(a: i32[n]) -> (x: i32[n], h: f16[n], w: i64[n]) where n % 64 == 0 {\n"
      "  grid b in n // 64 {\n"
      "    thread t in 64 {\n"
@@ -110,8 +110,8 @@ static const struct sample {
      "}",
      {256},
      0},
-    // Uniform code: variables from shared memory, loops with data in their bounds, single elements stored by
-    // one thread.
+    // Uniform code: variables from shared memory, loops whose bounds are data, single elements that one
+    // thread stores.
     {"kernel uniform(a: i32[n]) -> (y: i32[n], c: i32[4]) where n <= 64 {\n"
      "  grid b in 1, threads 32 {\n"
      "    shared s: i32[64]\n"
@@ -155,7 +155,7 @@ static const struct sample {
      0},
 };
 
-// Calls check for each target of groups that is here.
+// Calls `check` for each target with groups that is available.
 static void on_targets(void (*check)(const char *target)) {
     const char *lacks_opencl = test_lacks_opencl(), *lacks_vulkan = test_lacks_vulkan();
     if (lacks_opencl && lacks_vulkan)
@@ -213,7 +213,7 @@ TEST(groups_fail_by_assertions) {
     on_targets(fail_by_assertions);
 }
 
-// What a group cannot have is said before it runs.
+// Limits of groups are checked before a kernel runs.
 static void have_limits(const char *target) {
     CHECK_ERROR(
         ZL_ERROR_COMPILE,
@@ -239,7 +239,7 @@ TEST(groups_have_limits) {
     on_targets(have_limits);
 }
 
-// A grid has as many blocks as an integer that is passed by value says.
+// An integer that is passed by value determines the number of blocks of a grid.
 static void follow_values(const char *target) {
     static const char text[] =
         "kernel f(a: i32[n], most: i32) -> (y: i32[n]) {\n"

@@ -1,6 +1,6 @@
-// test_hip.c - the target hip on the host's side: what is missing is told, kernels are compiled by clang for
-// the chip, launches get their arguments, memory goes back. Under the library of test/fake, where no GPU of
-// AMD is.
+// test_hip.c - the host side of the target hip: what is missing is reported, clang compiles kernels for the
+// chip, launches get their arguments, memory is freed. It runs under the library of test/fake, without a GPU
+// of AMD.
 
 static const char *lacks_hip(void);
 #define TEST_LACKS lacks_hip
@@ -31,7 +31,8 @@ static const char *lacks_hip(void) {
                                              {"fake_hip_used", (void **)(void *)&fake.used},
                                              {"hipMalloc", (void **)(void *)&fake.alloc},
                                              {"hipFree", (void **)(void *)&fake.free}};
-    void *library = dlopen(ZL_BUILD_DIR "/fake/libamdhip64.so.6", RTLD_NOW); // found by its name from now on
+    void *library = dlopen(ZL_BUILD_DIR "/fake/libamdhip64.so.6", RTLD_NOW); // library_open finds it by its
+                                                                             // name from now on
     if (!library || !library_bind(library_open(installed), symbols, COUNT(symbols), NULL))
         return "another libamdhip64.so is installed";
     test_setenv("HSA_OVERRIDE_GFX_VERSION", "9.0.10");
@@ -63,7 +64,7 @@ TEST(hip_kernels_are_launched) {
     zl_kernel_release(k);
 }
 
-// Only kernels with assertions get memory for the line of one that does not hold.
+// Only kernels with assertions get memory for the line of a failed one.
 TEST(hip_assertions_are_told) {
     static const char text[] = "kernel guarded(a: f32[n]) -> (y: f32[n]) {\n  map i in n {\n"
                                "    assert a[i] >= 0, \"not negative\"\n    y[i] = a[i] * 2.0\n  }\n}\n";
@@ -82,7 +83,7 @@ TEST(hip_assertions_are_told) {
     zl_kernel_release(k);
 }
 
-// The launch gets the numbers of a table, from the host's memory or the device's.
+// A launch gets the numbers of a table by value, from memory of the host or of the device.
 TEST(hip_tables_are_values) {
     static const char text[] = "kernel looked_up(t: table f32[4], a: f32[n]) -> (y: f32[n]) {\n"
                                "  map i in n { y[i] = a[i] * t[i % 4] }\n}\n";

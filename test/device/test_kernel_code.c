@@ -1,5 +1,4 @@
-// test_kernel_code.c - code of tile kernels on disk: compiled once for a text and what compiles it, loaded
-// afterwards.
+// test_kernel_code.c - code of tile kernels on disk: compiled once per text and compiler, loaded afterwards.
 
 #include "test.h"
 
@@ -39,7 +38,7 @@ static void check(const char *identity, const char *source, int compiled, const 
 
 TEST(kernel_code_is_compiled_once) {
     char one[80], other[100], expected[160];
-    struct timespec now; // texts that no run before had
+    struct timespec now; // makes texts that no earlier run had
     clock_gettime(CLOCK_REALTIME, &now);
     snprintf(one, sizeof one, "one %ld %ld %d", (long)now.tv_sec, now.tv_nsec, (int)getpid());
     snprintf(other, sizeof other, "other%s", one + 3);

@@ -1,5 +1,5 @@
-// test_kernels.c - every device that runs kernels, against the CPU: the same calls on the same arrays, bit
-// for bit where nothing is summed.
+// test_kernels.c - every device that runs kernels, compared with the CPU: the same calls on the same arrays,
+// with the same bits unless numbers are summed.
 
 #include "device/tile_trial.h"
 #include "on_devices.h"
@@ -49,7 +49,7 @@ TEST(rows_on_devices) {
     on_devices(check_rows);
 }
 
-// All there are: devices have shorter formulas.
+// All f16 numbers, because devices have shorter formulas for them.
 static zl_array of_all_halves(void *data) {
     static uint16_t bits[1 << 16];
     for (int i = 0; i < (int)COUNT(bits); i++)
@@ -67,8 +67,8 @@ TEST(every_bfloat16_on_devices) {
     on_devices(check_halves);
 }
 
-// Divisors that are given by value have shorter formulas too: of all there are of 16 bits, and of floats of
-// every size.
+// Divisors that are passed by value have shorter formulas too: tests all 16-bit floats, and f32 numbers of
+// every magnitude.
 struct division {
     zl_dtype dtype;
     double by;
@@ -110,7 +110,7 @@ TEST(divisions_by_numbers_on_devices) {
     on_devices(check_divisions);
 }
 
-// Of many elements of 16 bits and less a thread takes two packs: also where they end.
+// For many elements of at most 16 bits, a thread computes two packs: also tests their ends.
 static zl_array add_many(void *data) {
     int64_t n = *(int64_t *)data;
     zl_array x = zl_astype(zl_bitwise_and(zl_arange(0, (double)n, 1, ZL_INT32), zl_scalar_int(127)), ZL_INT8);
@@ -160,7 +160,7 @@ static zl_array transposed(void *data) {
     return zl_add(zl_multiply(zl_matrix_transpose(x), y), zl_scalar(3));
 }
 
-// The result lies as the input does.
+// The result has the layout of the input.
 static zl_array across(void *data) {
     (void)data;
     return zl_exp(zl_abs(zl_transpose(values(ZL_SHAPE(5, 30, 41), ZL_FLOAT32, 1), ZL_AXES(1, 2, 0))));
@@ -256,7 +256,7 @@ static void check_fusion(void) {
     zl_array y = zl_retain(chain(&(zl_dtype){ZL_FLOAT32}));
     CHECK(zl_eval(y));
     CHECK_EQ_INT(zl_counter("launches") - launches, 1);
-    CHECK_EQ_INT(zl_counter("compiles"), compiles); // of other numbers, but the same kernel
+    CHECK_EQ_INT(zl_counter("compiles"), compiles); // the numbers differ, the kernel is the same
     zl_release(y);
 }
 
@@ -269,7 +269,7 @@ TEST(chains_are_one_kernel_on_devices) {
 struct reduced {
     enum reduce which;
     zl_dtype dtype;
-    int rows, columns, axis; // axis 2: all
+    int rows, columns, axis; // axis 2: both axes
     bool transposed;
 };
 
@@ -307,13 +307,13 @@ TEST(reductions_on_devices) {
     on_devices(check_reductions);
 }
 
-// Lines whose neighbours are adjacent: in packs and single, with one and several lanes and parts, over one
-// axis and two.
+// Reductions over axes whose other elements are adjacent: by packs and by single elements, with one or
+// several lanes and parts, over one axis or two.
 struct columns {
     zl_dtype dtype;
     int64_t dim[3];
     enum reduce which;
-    int axis; // 3: the first two
+    int axis; // 3: the first two axes
 };
 
 static zl_array call_columns(void *data) {
@@ -351,7 +351,8 @@ TEST(columns_on_devices) {
     on_devices(check_columns);
 }
 
-// Several threads share a column, so that a few hundred rows need no parts, which a second launch would join.
+// Several threads share a column, so that a few hundred rows need no parts, which a second launch would have
+// to combine.
 static void check_short_columns(void) {
     struct columns c = {.dtype = ZL_FLOAT32, .dim = {1, 400, 96}, .which = REDUCE_SUM, .axis = 1};
     agree("a sum of short columns", call_columns, &c, 1e-4);
@@ -392,10 +393,11 @@ static zl_array random_lines(int64_t lines, int64_t line, zl_dtype dtype) {
 struct softmax_case {
     int64_t length;
     zl_dtype dtype;
-    bool masked; // halves of every 8192, but of the first line; all of the second
+    bool masked; // half of every 8192 elements, except in the first row; all of the second row
 };
 
-// Held by few threads and by many, and too long for that. By the length, as its elements are small.
+// Rows that few threads or many threads hold, or that are too long to be held. The input is divided by the
+// length, so that its elements are small.
 static zl_array softmax_of_length(void *data) {
     const struct softmax_case *c = data;
     zl_array x = random_lines(33, c->length, ZL_FLOAT32);
@@ -415,7 +417,7 @@ static zl_array norm_of_length(void *data) {
     return zl_fast_rms_norm(random_lines(33, *(int64_t *)data, ZL_FLOAT32), NULL, 1e-5);
 }
 
-// Masked elements are 0, and lines are divided by what is tiny, huge, 0 and not a number.
+// Masked elements are 0, and rows are divided by tiny numbers, huge ones, 0 and NaN.
 static zl_array seldom_lines(void *data) {
     (void)data;
     static const float special[] = {1e-40f, 3e38f, 0, NAN, INFINITY, -1e-30f, 1e20f, 7};
@@ -427,7 +429,7 @@ static zl_array seldom_lines(void *data) {
     return zl_add(zl_softmax(masked, -1, false), zl_minimum(zl_maximum(parts, zl_scalar(-9)), zl_scalar(9)));
 }
 
-// What a product gives is softened: a kernel of lines does not begin with the product.
+// Softmax of a product: the softmax kernel does not begin with the product.
 static zl_array softmax_of_product(void *data) {
     zl_dtype dtype = *(zl_dtype *)data;
     zl_array a = random_lines(40, 16, dtype), b = zl_swapaxes(random_lines(200, 16, dtype), 0, 1);
@@ -473,7 +475,7 @@ static void check_lines(void) {
     CHECK_EQ_INT(zl_counter("launches") - launches, 1);
     zl_array line = zl_retain(zl_sum_axis(zl_square(x), 1, true)), all = zl_retain(zl_divide(x, line));
     launches = zl_counter("launches");
-    CHECK(zl_eval_all(2, (zl_array[]){line, all})); // both are stored
+    CHECK(zl_eval_all(2, (zl_array[]){line, all})); // both arrays are stored
     CHECK_EQ_INT(zl_counter("launches") - launches, 1);
     CHECK_NEAR(zl_item(zl_sum(zl_multiply(zl_multiply(all, line), zl_scalar(1)))), zl_item(zl_sum(x)), 1e-1);
     zl_release(line);
@@ -489,7 +491,7 @@ struct few_lines {
     int64_t lines, line;
 };
 
-// As in decoding: the sum of what a token has and what a layer adds is normed, and read again later.
+// As in decoding: the sum of a token's vector and a layer's result is normalised, and read again later.
 static void sum_and_norm(const struct few_lines *c, zl_array out[2]) {
     zl_array x = random_lines(c->lines, c->line, ZL_BFLOAT16), added = zl_negative(zl_square(x));
     zl_array weight = zl_reshape(random_lines(1, c->line, ZL_BFLOAT16), ZL_SHAPE(c->line));
@@ -516,7 +518,7 @@ static int64_t launches_of_softmax(const struct few_lines *c) {
     return launches_of(1, (zl_array[]){zl_softmax(x, -1, true)});
 }
 
-// Of few long lines most of a device would have nothing to do in one kernel.
+// In a kernel with a block per row, a few long rows would leave most of a device idle.
 static void check_few_lines(void) {
     static const struct few_lines shorts[] = {{1, 1024}, {16, 128}, {3, 16384}};
     for (size_t i = 0; i < (test_quick() ? 1 : COUNT(shorts)); i++)
@@ -539,11 +541,11 @@ TEST(few_short_lines_are_one_kernel_on_devices) {
 struct product {
     zl_dtype dtype;
     int m, k, n;
-    int transposed; // bits: a, b
+    int transposed; // bit 0: a, bit 1: b
 };
 
-// uint8 is fp8, of small whole numbers: their sums are exact also where matrix units add with 13 bits. How
-// far sums of others may be off is what op/test_matmul_fp8.c looks at.
+// uint8 is fp8, here small integers, whose sums are exact even in matrix units that add with 13 bits.
+// op/test_matmul_fp8.c tests the error of other sums.
 static zl_array factor(zl_shape shape, zl_dtype dtype, uint64_t seed) {
     return dtype == ZL_UINT8 ? zl_to_fp8(zl_round(values(shape, ZL_FLOAT32, seed), 0))
                              : values(shape, dtype, seed);
@@ -560,7 +562,7 @@ static zl_array call_matmul(void *data) {
                                   : zl_matmul(a, b);
 }
 
-// The row, the column or the matrix that is added.
+// Adds a row, a column or a matrix to the product.
 static zl_array call_addmm(void *data) {
     const struct product *p = data;
     zl_array c = values(p->transposed == 1   ? ZL_SHAPE(p->n)
@@ -607,12 +609,12 @@ TEST(products_on_devices) {
     on_devices(check_products);
 }
 
-// Few rows, times the columns of a matrix that are contiguous: a part of a matrix, and rows of which each is
-// a matrix.
+// Products of few rows with contiguous columns of a matrix: rows that are part of a matrix, and rows of which
+// each is a matrix of a batch.
 struct few_rows {
     zl_dtype dtype;
     int m, n, k;
-    bool apart, adds; // apart: each row is a matrix of a batch
+    bool apart, adds; // each row is a matrix of a batch
 };
 
 static zl_array call_few(void *data) {
@@ -629,8 +631,8 @@ static zl_array call_few(void *data) {
                    : zl_matmul(part[1], b);
 }
 
-// Of dtypes but the first, one number of rows with one way to add stands for all: each has a kernel, and
-// takes a compiler its time.
+// Each combination has a kernel that takes time to compile, so of all dtypes but the first, only one number
+// of rows is tested.
 static bool is_tried(size_t dtype, int m, bool adds) {
     return dtype == 0 || test_long() || (m == (int)dtype + 1 && adds == (dtype % 2 == 1));
 }
@@ -683,7 +685,7 @@ static zl_array added(void *data) {
                     ZL_BFLOAT16, 2, (const int64_t[]){9, 8});
 }
 
-// Moves across, in packs and, where one end does not begin with a pack, by elements.
+// Copies of transposed arrays, in packs and, where one side is not aligned to a pack, by elements.
 static zl_array joined_across(void *data) {
     zl_dtype dtype = *(zl_dtype *)data;
     zl_array x = values(ZL_SHAPE(2, 48, 80), dtype, 1), y = values(ZL_SHAPE(2, 33, 80), dtype, 2);
@@ -716,8 +718,8 @@ TEST(moves_across_on_devices) {
     on_devices(check_moves_across);
 }
 
-// Parts whose neighbours are moved 16, 8 or 4 bytes at once, or one by one, as their lengths and places
-// allow.
+// Parts whose adjacent elements are copied 16, 8 or 4 bytes at a time, or one by one, depending on lengths
+// and alignment.
 static zl_array joined_in_runs(void *data) {
     static const int64_t cut[] = {0, 16, 32, 40, 44, 46, 47, 64};
     zl_array x = values(ZL_SHAPE(3, 5, 64), *(zl_dtype *)data, 1), part[COUNT(cut) - 1];
@@ -814,14 +816,14 @@ static void check_errors(void) {
     zl_array failed = zl_retain(zl_linalg_inv(zl_zeros(ZL_SHAPE(3, 3), ZL_FLOAT32)));
     zl_array after = zl_retain(zl_add(failed, zl_sum(x)));
     int64_t fallbacks = zl_counter("fallbacks");
-    bool inverse = zl_eval(after); // no LAPACK, or a matrix without an inverse
+    bool inverse = zl_eval(after); // fails without LAPACK, and for a matrix without an inverse
     if (!inverse) {
         zl_clear_error();
         CHECK(!zl_eval(after));
         zl_clear_error();
     }
     bool falls_back = zl_counter("fallbacks") > fallbacks;
-    CHECK(falls_back || !strcmp(zl_default_stream()->device->name, "cuda")); // which has them by cuSOLVER
+    CHECK(falls_back || !strcmp(zl_default_stream()->device->name, "cuda")); // cuda computes them by cuSOLVER
     test_setenv("ZL_NO_FALLBACK", "1");
     if (falls_back) {
         CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(zl_linalg_inv(zl_eye(3, 3, 0, ZL_FLOAT32))));
@@ -843,7 +845,7 @@ static void check_faults(void) {
     zl_array x = zl_retain(values(ZL_SHAPE(50), ZL_FLOAT32, 1));
     REQUIRE(zl_eval(x));
     ZL_SCOPE
-        CHECK(zl_eval(zl_exp(zl_add(x, x)))); // the kernel is there
+        CHECK(zl_eval(zl_exp(zl_add(x, x)))); // compiles the kernel
     for (long at = 1; at < 200; at++) {
         zl_scope scope = zl_scope_begin();
         memory_fail_at(at);

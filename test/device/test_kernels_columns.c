@@ -1,5 +1,5 @@
-// test_kernels_columns.c - tile kernels of columns, as recipes make them: interpreted, compiled for the host,
-// and rendered for all targets; and the groups of calls that become such kernels, on devices.
+// test_kernels_columns.c - tile kernels of columns, made from recipes: interpreted, compiled for the host,
+// and rendered for all targets; and groups of calls that become such kernels, on devices.
 
 #include "on_devices.h"
 #include "test.h"
@@ -16,15 +16,15 @@ extern const struct kernel_driver kernel_driver_c;
 
 // Recipes ---------------------------------------------------------------------------------------------------
 
-enum { GAP = 8 }; // elements between the rows of x
+enum { GAP = 8 }; // elements between rows of x
 
 struct trial {
     int16_t width, lanes;
     int columns, rows, parts;
 };
 
-// x times a number of each column, plus one of each row; the sum of that times a number of each column; and
-// the largest x.
+// x times a number per column, plus one per row; the sum of that times another number per column; and the
+// largest x.
 static struct column_recipe recipe_of(const struct trial *p) {
     enum { X = FUSE_INPUT, WEIGHT, SHIFT, SCALE };
     struct column_recipe r = {.name = "columns",
@@ -150,18 +150,18 @@ TEST(columns_are_packed_shared_and_cut) {
 
 // Groups ----------------------------------------------------------------------------------------------------
 
-// Arrays of elements, with a number for each column and each row.
+// Elementwise results with a number per column and per row.
 struct group {
     zl_dtype dtype;
     int64_t dim[3];
-    bool has_gaps; // between rows of x, which then lie along two axes
+    bool has_gaps; // between rows of x, whose rows then span two axes
     int launches;
 };
 
 enum { RESULTS = 4 };
 
-// As a batch norm: elements that are needed later, their mean, that of their squares, and the largest of
-// others; each with what follows it.
+// As in a batch norm: elements that are read later, their mean, the mean of their squares, and the largest of
+// other elements; each with a call that uses it.
 static void find_results(const struct group *g, zl_array out[RESULTS]) {
     int64_t rows = g->dim[1] * (1 + g->has_gaps);
     zl_array x = values(ZL_SHAPE(g->dim[0], rows, g->dim[2]), g->dtype, 1),
@@ -202,7 +202,7 @@ static void check_group(const struct group *g) {
         test_note("%s (%d, %d, %d)", zl_dtype_name(g->dtype), (int)g->dim[0], (int)g->dim[1], (int)g->dim[2]);
 }
 
-// Columns that are cut are joined by a second launch.
+// Columns that are divided into parts are joined by a second launch.
 static void check_groups(void) {
     static const struct group groups[] = {
         {ZL_BFLOAT16, {2, 20, 64}, false, 1}, {ZL_FLOAT32, {3, 700, 24}, false, 2},
@@ -218,8 +218,8 @@ TEST(sums_of_columns_are_fused_on_devices) {
     on_devices(check_groups);
 }
 
-// Sums of different arrays that are made from the same one, and each read by a call that no group holds, in
-// an evaluation of many calls.
+// Sums of different arrays that are computed from the same one, each read by a call that no group contains,
+// in an evaluation of many calls.
 static void find_sums(zl_array out[4]) {
     zl_array x = values(ZL_SHAPE(8, 10, 64), ZL_FLOAT32, 1), y = zl_retain(zl_square(x)), chain = y;
     CHECK(zl_eval_all(2, (zl_array[]){x, y}));
@@ -234,7 +234,7 @@ static void find_sums(zl_array out[4]) {
 
 enum { KEPT = 11 }; // arrays that an update reads
 
-// As an optimiser's step: many numbers of each column, and a sum.
+// As in an optimiser's step: many numbers per column, and a sum.
 static zl_array update(zl_array sum, uint64_t seed) {
     for (int i = 0; i < KEPT; i++) {
         zl_array kept = values(ZL_SHAPE(64), ZL_FLOAT32, seed + (uint64_t)i);
@@ -244,8 +244,8 @@ static zl_array update(zl_array sum, uint64_t seed) {
     return sum;
 }
 
-// Two sums, a third that is computed from one of them, elements that are computed from these, and an update
-// for each of the first two.
+// Two sums, a third one that is computed from one of them, elements that are computed from these, and an
+// update for each of the first two.
 static void find_updates(zl_array out[3]) {
     zl_axes rows = ZL_AXES(0, 1);
     zl_array x = values(ZL_SHAPE(8, 10, 64), ZL_FLOAT32, 1), y = zl_retain(zl_square(x));
@@ -261,13 +261,13 @@ static void find_updates(zl_array out[3]) {
     zl_release(y);
 }
 
-// What is computed from the sums joins the kernels of these; updates come later.
+// Calls that use the sums join their kernels; updates come later.
 static void check_updates(void) {
     zl_array out[3];
     find_updates(out);
     int64_t launches = zl_counter("launches");
     CHECK(zl_eval_all(3, out));
-    // Two sums, the third, elements, their running sum, what follows it, two updates.
+    // Two sums, the third one, the elements, their running sum, the calls after it, two updates.
     CHECK_EQ_INT(zl_counter("launches") - launches, 7);
 }
 

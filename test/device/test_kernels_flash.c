@@ -1,5 +1,5 @@
 // test_kernels_flash.c - attention by matrix instructions: its tile kernels compile for every architecture of
-// CUDA, fit in the shared memory that is asked for, and compute what they should on the host and by OpenCL.
+// CUDA, fit into the shared memory that is allowed, and compute the right results on the host and by OpenCL.
 
 #include "device/tile_trial.h"
 #include "on_devices.h"
@@ -15,8 +15,8 @@
 
 extern const struct kernel_driver kernel_driver_c, kernel_driver_opencl;
 
-// All forms of the kernels: causal or not, forward or backward, for warps and for four of them at once,
-// keeping the state or not.
+// All forms of the kernels: causal or not, forward or backward, for one warp or four at once, keeping the
+// state or not.
 enum { FORMS = 16 };
 
 static struct flash flash_like(int form, zl_dtype dtype, int size, int width, int shares) {
@@ -77,7 +77,7 @@ TEST(flash_compiles_for_cuda) {
     }
 }
 
-// What the first grid of the backward pass does is read the result, b3, and its cotangent, b4.
+// The first grid of the backward pass reads the result, b3, and its cotangent, b4.
 TEST(flash_reads_results_by_16_bytes) {
     for (int width = 16; width <= 128; width += 16) {
         struct flash f = flash_like(2, ZL_BFLOAT16, 64, width, 1);
@@ -101,13 +101,13 @@ TEST(flash_reads_results_by_16_bytes) {
 struct lengths {
     int64_t batch, matrices, shared, queries, keys, size;
     bool causal,
-        turned; // transposed: the heads of a query are neighbours, and inputs do not begin with their memory
+        turned; // transposed: the heads of a query are adjacent, and inputs have an offset in their memory
 };
 
-// What a kernel gets, and the array that it means: (batch, heads, lines, size).
+// A kernel's argument, and the array that it represents: (batch, heads, rows, size).
 struct view {
     zl_array base, x;
-    int64_t symbol[4]; // where it begins, and strides
+    int64_t symbol[4]; // offset and strides
 };
 
 static zl_array swap_heads(zl_array x) {
@@ -128,7 +128,7 @@ static struct view random_view(const struct lengths *l, int64_t heads, int64_t l
     return v;
 }
 
-// Memory for a result that is like x, and its strides.
+// Returns memory for a result of the shape of x, and its strides.
 static zl_array result_of(const struct lengths *l, zl_array x, int64_t *stride) {
     zl_array room = zl_zeros(
         ZL_SHAPE(x->dim[0], x->dim[l->turned ? 2 : 1], x->dim[l->turned ? 1 : 2], x->dim[3]), ZL_FLOAT16);
@@ -138,7 +138,7 @@ static zl_array result_of(const struct lengths *l, zl_array x, int64_t *stride) 
     return room;
 }
 
-// Runs a kernel by a driver, and frees it. Outputs are given as what is of their shape and dtype.
+// Runs a kernel by a driver, and frees it. Outputs are passed as arrays of their shape and dtype.
 static bool run_tiles(const struct kernel_driver *driver, struct tile_kernel *kernel, const int64_t *symbol,
                       int inputs, const zl_array *in, int outputs, zl_array *out) {
     void *address[9];
@@ -170,7 +170,7 @@ static void check_close(const char *what, zl_array got, zl_array want) {
 
 enum { Q, K, V, G, VIEWS };
 
-// The gradients of attention, in float64: y, and grads of q, k and v.
+// Computes attention and its gradients in float64: y, and the gradients with respect to q, k and v.
 static bool attend(const struct lengths *l, const struct view *view, zl_array *y, zl_array *grads) {
     zl_array wide[VIEWS];
     for (int i = 0; i < VIEWS; i++)
@@ -203,7 +203,7 @@ static void check_lengths(const struct kernel_driver *driver, const struct lengt
     REQUIRE(run_tiles(driver, flash_make(&f), symbol, 3, in, 2, forward));
     check_close("attention", l->turned ? swap_heads(forward[0]) : forward[0], y);
     memmove(at + 1, at, sizeof *at * 3);
-    *at = 0; // the result begins with its memory
+    *at = 0; // the result begins at its memory
     memcpy(at + 4, view[G].symbol, sizeof view[G].symbol);
     for (int i = 0; i < 3; i++)
         backward[i] = result_of(l, view[i].x, at + 8 + 3 * i);
@@ -227,8 +227,8 @@ static void check_some(const struct kernel_driver *driver) {
                 check_lengths(driver, &all[i]);
 }
 
-// Two queries of two heads that share keys, in so many parts, the last of which has fewer keys. transposed:
-// heads of a result are neighbours. lines: room for queries.
+// Two queries of two heads that share keys, in `parts` parts of the keys, of which the last has fewer.
+// transposed: the heads of a result are adjacent. lines: room for queries.
 static void check_few(const struct kernel_driver *driver, int64_t parts, bool has_sinks, bool turned,
                       int lines) {
     enum { HEADS = 2, QUERIES = 2, SIZE = 16, EACH = 64 };
@@ -257,7 +257,7 @@ static void check_few(const struct kernel_driver *driver, int64_t parts, bool ha
     check_close("attention of few queries", turned ? swap_heads(out[0]) : out[0], y);
 }
 
-// Parts of which none, some or most are loaded before their weights are known.
+// Numbers of parts of which none, some or most are loaded before their weights are known.
 static void check_parts(const struct kernel_driver *driver) {
     static const int64_t parts[] = {1, 9, 33, 70};
     for (int i = 0; i < (int)COUNT(parts); i++)

@@ -1,15 +1,15 @@
-// test_kernels_index.c - elements and slices that indices choose, on every device that runs kernels, against
-// the CPU; and sparse products.
+// test_kernels_index.c - elements and slices chosen by indices, on every device that runs kernels, compared
+// with the CPU; and sparse products.
 
 #include "on_devices.h"
 
-// From `least` on, `count` different ones.
+// Returns indices from `least` on, `count` different ones.
 static zl_array indices(zl_shape shape, int least, int count, uint64_t seed) {
     zl_array x = zl_multiply(zl_add(values(shape, ZL_FLOAT32, seed), zl_scalar(2)), zl_scalar(count / 6.0));
     return zl_astype(zl_floor(zl_add(x, zl_scalar(least))), ZL_INT32);
 }
 
-// Rows of a matrix, with some that are chosen again and again, and some that are not there.
+// Scatters to rows of a matrix, some of them repeatedly, and some out of range.
 static zl_array scattered(void *data) {
     zl_dtype dtype = *(zl_dtype *)data;
     zl_array at = indices(ZL_SHAPE(50), -3, 40, 3);
@@ -45,7 +45,7 @@ static zl_array put_along(void *data) {
                              values(ZL_SHAPE(12, 30), ZL_FLOAT32, 2), 1);
 }
 
-// Indices that are numbers, which no memory holds.
+// Indices that are numbers passed by value, not arrays in memory.
 static zl_array by_numbers(void *data) {
     zl_dtype dtype = *(zl_dtype *)data;
     zl_array x = values(ZL_SHAPE(6, 20), dtype, 1), at = zl_scalar_int(2);
@@ -69,7 +69,8 @@ TEST(numbers_are_indices_on_devices) {
 
 enum { ROWS = 60, COLUMNS = 40, ENTRIES = 120, LEFT_OVER = 3 };
 
-// Row i has i % 5 entries; some behind them are in none. in: values, and a vector or a matrix.
+// Multiplies a sparse matrix whose row i has i % 5 entries, with more entries after them that belong to no
+// row. in: the values, and a vector or a matrix.
 static zl_array sparse_product(const zl_array *in) {
     static int32_t begin[ROWS + 1], column[ENTRIES + LEFT_OVER];
     int count = 0;
@@ -93,7 +94,8 @@ static zl_array sparse(void *data) {
     return sparse_product(in);
 }
 
-// Slopes by the values, and by the dense matrix, for which the sparse one is transposed; consecutive.
+// Returns gradients with respect to the values and to the dense matrix, which need the transposed sparse
+// matrix, concatenated.
 static zl_array sparse_slopes(void *data) {
     zl_array in[2], grad[2];
     sparse_inputs(*(int *)data, in);
@@ -102,7 +104,7 @@ static zl_array sparse_slopes(void *data) {
     return zl_concatenate((zl_array[]){grad[0], zl_flatten(grad[1], 0, -1)}, 2, 0);
 }
 
-// A column that is not there is an error, which names it.
+// A column that is out of range is an error, which names it.
 static void check_sparse_error(void) {
     static const int32_t begin[] = {0, 1, 2}, column[] = {1, 9};
     zl_array y = zl_csr_matmul(values(ZL_SHAPE(2), ZL_FLOAT32, 1), zl_from_i32(column, ZL_SHAPE(2)),
@@ -125,12 +127,12 @@ TEST(sparse_on_devices) {
     on_devices(check_sparse);
 }
 
-// Losses of classifiers, of targets that do not are adjacent; both results.
+// Losses of classifiers for targets that are not contiguous; both results.
 static zl_array losses(void *data) {
     int64_t classes = *(int64_t *)data;
     zl_array x = values(ZL_SHAPE(6, 5, classes), classes % 2 ? ZL_BFLOAT16 : ZL_FLOAT32, 1);
     zl_array at =
-        zl_subtract(zl_arange_int(0, 60, 1, ZL_INT64), op_number(ZL_INT64, 4)); // some are not there
+        zl_subtract(zl_arange_int(0, 60, 1, ZL_INT64), op_number(ZL_INT64, 4)); // some are out of range
     at = zl_slice(zl_reshape(at, ZL_SHAPE(5, 12)), ZL_SHAPE(0, 0), ZL_SHAPE(5, 12), ZL_SHAPE(1, 2));
     zl_array loss = zl_fast_cross_entropy(x, zl_transpose(at, ZL_ALL)), grad;
     return zl_grad(zl_sum(loss), 1, &x, &grad) ? zl_add(grad, zl_expand_dims(loss, ZL_AXES(-1))) : NULL;

@@ -1,4 +1,4 @@
-// test_kernels_lines.c - tile kernels of lines, as recipes make them: interpreted, compiled for the host, and
+// test_kernels_lines.c - tile kernels of rows, made from recipes: interpreted, compiled for the host, and
 // rendered for all targets.
 
 #include "test.h"
@@ -17,14 +17,14 @@ extern const struct kernel_driver kernel_driver_c;
 enum {
     LINES = 11,
     APART = 16
-}; // lines of x begin that many elements more than their length after each other
+}; // APART: elements between the end of a row of x and the next row
 
 struct plan {
-    int16_t width, packs, threads, groups; // of struct line_recipe
+    int16_t width, packs, threads, groups; // as in struct line_recipe
     int64_t line;
 };
 
-// x less its sum times a number of each line, over the sum of its squares, times a weight; and that sum.
+// (x - its sum times a number per row) / the sum of its squares, times a weight; and that sum.
 static struct line_recipe recipe_of(const struct plan *p) {
     enum { X = FUSE_INPUT, WEIGHT, SCALE };
     struct line_recipe r = {.name = "lines",
@@ -81,7 +81,7 @@ static void run(const struct plan *p, bool compiles) {
         line_build(&(struct line_maker){&r, render_target(compiles ? "c_tiles" : "cuda_tiles")});
     int64_t size[] = {LINES, p->line / p->width, 1, LINES * (p->line + APART) - APART + p->width, p->line,
                       LINES};
-    // One axis; where lines begin and how far they are apart, in packs.
+    // One axis: offset of the first row and distance between rows, in packs.
     int32_t axes[4][KERNEL_AXES] = {{LINES}, {(int32_t)(p->line + APART) / p->width}, {0}, {1}},
             inputs[2][3] = {{1}};
     struct numbers n = {memory_zero(sizeof(float) * (size_t)size[3]),
@@ -103,7 +103,7 @@ static void run(const struct plan *p, bool compiles) {
     struct tile_kernel *copy = kernel_copy(kernel);
     void *made = copy && compiles ? kernel_driver_c.compile(copy, &source) : NULL;
     CHECK(made ? kernel_driver_c.run(made, address, size) : tile_interpret(kernel, address, size));
-    n.x += p->width; // where the first line begins
+    n.x += p->width; // where the first row begins
     CHECK(!compiles || made);
     if (!CHECK(are_right(&n, p->line)))
         test_note("lines of %d, %d packs of %d, %d threads of %d groups", (int)p->line, p->packs, p->width,

@@ -1,4 +1,5 @@
-// test_kernels_models.c - what models are trained with, on every device that runs kernels, against the CPU.
+// test_kernels_models.c - ops that models are trained with, on every device that runs kernels, compared with
+// the CPU.
 
 #include <string.h>
 
@@ -9,7 +10,7 @@ struct losses {
     zl_dtype dtype;
 };
 
-// Targets lie transposed, some of them behind the last class and some counted from there.
+// The targets are transposed; some are past the last class, and some count from the end.
 static zl_array losses(void *data) {
     const struct losses *l = data;
     zl_array at = zl_astype(
@@ -49,7 +50,7 @@ struct rule {
     zl_dtype dtype;
 };
 
-// Both results, consecutive.
+// Returns both results, concatenated.
 static zl_array rule(void *data) {
     const struct rule *r = data;
     enum { B = 2, T = 5, H = 2, N = 4, E = 3 };
@@ -89,7 +90,7 @@ struct member {
     bool packed;
 };
 
-// Sequences of 0, 3 and 4 tokens, or two of 7, by a rule of delta.def.
+// Applies a rule of delta.def to sequences of 0, 3 and 4 tokens, or to two of 7.
 static zl_array member(void *data) {
     const struct member *m = data;
     enum { T = 7, H = 2, N = 4, V = 3 };
@@ -135,8 +136,7 @@ TEST(the_delta_family) {
     on_devices(check_members);
 }
 
-// Products of matrices that indices choose: one of them counts from the end, one is far behind it. b is
-// transposed.
+// Products of matrices chosen by indices: one counts from the end, one is out of range. b is transposed.
 static zl_array chosen(void *data) {
     zl_dtype dtype = *(zl_dtype *)data;
     zl_array left = zl_from_i32((int32_t[]){2, 0, 1, -1}, ZL_SHAPE(2, 2)),
@@ -145,7 +145,7 @@ static zl_array chosen(void *data) {
     return zl_gather_mm(values(ZL_SHAPE(3, 5, 70), dtype, 1), b, left, right, false);
 }
 
-// Parts of the inner axis, one of them empty and one that ends behind it.
+// Products of parts of the inner axis, of which one is empty, and one ends past the axis.
 static zl_array in_parts(void *data) {
     zl_dtype dtype = *(zl_dtype *)data;
     static const uint32_t ends[] = {0, 17, 17, 40, 9, 3, 35, 90};
@@ -168,7 +168,7 @@ TEST(products_of_chosen_matrices) {
     on_devices(check_chosen);
 }
 
-// Both results, consecutive; of operands that are transposed and stretched.
+// Returns both results, concatenated, for operands that are transposed and broadcast.
 static zl_array divided(void *data) {
     zl_dtype dtype = *(zl_dtype *)data;
     zl_array out[2],
@@ -193,8 +193,8 @@ static zl_array whole(zl_shape shape, uint64_t seed) {
     return zl_round(values(shape, ZL_FLOAT32, seed), 0);
 }
 
-// Kernels of a convolution in groups: what a cotangent means to them. The input is read where it lies. Sums
-// of small whole numbers are exact, in any order.
+// Returns the gradient with respect to the kernel of a convolution in groups, which reads the input in its
+// own layout. Sums of small integers are exact in any order.
 static zl_array kernel_slopes(void *data) {
     int groups = *(int *)data;
     zl_array x = whole(ZL_SHAPE(2, 9, 8, 8), 1), w = whole(ZL_SHAPE(8, 3, 2, 8 / groups), 2), grad;

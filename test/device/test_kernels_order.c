@@ -1,4 +1,4 @@
-// test_kernels_order.c - scans, extremes and sorts on every device that runs kernels, against the CPU.
+// test_kernels_order.c - scans, extremes and sorts on every device that runs kernels, compared with the CPU.
 
 #include "on_devices.h"
 
@@ -7,7 +7,7 @@ struct scan_case {
     int axis;
     bool reverse, inclusive;
     int64_t dim[3];
-    bool turned; // the last axis of memory is the first
+    bool turned; // the last axis in memory is the first axis of the array
 };
 
 static zl_array scanned(const struct scan_case *s, uint64_t seed) {
@@ -25,7 +25,8 @@ static zl_array most_along(void *data) {
     return zl_cummax(scanned(s, 6), s->axis, s->reverse, s->inclusive);
 }
 
-// By packs, by elements, in parts, by columns and by columns in parts; then as the input lies.
+// By packs, by single elements, in parts, by columns and by columns in parts; then in the layout of the
+// input.
 static void check_scans(void) {
     static const struct scan_case cases[] = {
         {ZL_FLOAT32, 2, false, true, {2, 3, 2056}},
@@ -64,7 +65,7 @@ struct extreme {
     zl_dtype dtype;
 };
 
-// Many elements are equal: the first is found, whatever part it is in.
+// Many elements are equal: the first one must be found, in whichever part it is.
 static zl_array extreme_at(void *data) {
     const struct extreme *e = data;
     zl_shape shape = ZL_SHAPE(e->rows, e->columns);
@@ -72,7 +73,7 @@ static zl_array extreme_at(void *data) {
     return e->is_max ? zl_argmax_axis(x, e->axis, true) : zl_argmin_axis(x, e->axis, false);
 }
 
-// Lines of one subgroup and of a group, alone and cut into parts; columns, and columns in parts.
+// Rows of a subgroup and of a group, whole and in parts; columns, and columns in parts.
 static void check_extremes(void) {
     static const struct extreme cases[] = {
         {20, 300, 1, true, true},   {30, 300, 0, false, true},  {1, 60000, 1, true, false},
@@ -88,7 +89,7 @@ static void check_extremes(void) {
         }
 }
 
-// All of the device searches a long line, and a second launch finds the best of what its parts have.
+// The whole device searches a long row, and a second launch finds the best result of its parts.
 static void check_long_line(void) {
     zl_array x = zl_retain(zl_add(values(ZL_SHAPE(1, 60000), ZL_FLOAT32, 8), zl_scalar(1)));
     CHECK(zl_eval(x));

@@ -1,4 +1,4 @@
-// test_kernels_quantized.c - quantised matrices on every device that runs kernels, against the CPU.
+// test_kernels_quantized.c - quantised matrices on every device that runs kernels, compared with the CPU.
 
 #include "on_devices.h"
 
@@ -27,8 +27,8 @@ static struct quantized_case any_case(const char *mode, int group, int bits, zl_
                                    .transpose = test_between(0, 3) > 0};
 }
 
-// Words and scales of mode gguf_k, as a file might have them: random, but for the exponents of the f16
-// numbers of each block.
+// Draws words and scales of mode gguf_k, as a file might have them: random, except for the exponents of each
+// block's f16 numbers.
 static bool draw_k(const struct quantized_case *q, zl_shape shape, zl_array part[3]) {
     const int64_t rows = shape.ndim > 2 ? shape.dim[0] * shape.dim[1] : shape.dim[0],
                   k = shape.dim[shape.ndim - 1];
@@ -49,7 +49,8 @@ static bool draw_k(const struct quantized_case *q, zl_shape shape, zl_array part
     return part[0] && part[1];
 }
 
-// Sums are as large as their terms, and of affine matrices no number is much smaller than its bias.
+// Makes matrices whose sums are as large as their terms. In affine mode, no number is much smaller than its
+// bias.
 static bool quantize(const struct quantized_case *q, zl_shape shape, zl_array part[3]) {
     if (!strcmp(q->mode, "gguf_k"))
         return draw_k(q, shape, part);
@@ -66,7 +67,7 @@ static zl_array words(void *data) {
     return quantize(q, ZL_SHAPE(q->n, q->k), part) ? part[0] : NULL;
 }
 
-// Scales and biases, consecutive.
+// Returns scales and biases, concatenated.
 static zl_array scales(void *data) {
     const struct quantized_case *q = data;
     zl_array part[3];
@@ -92,8 +93,9 @@ static zl_array product(void *data) {
                : NULL;
 }
 
-// The bound of a product, by its size: both sides round the result, and one of them the matrix, twice: scales
-// times codes, at most 4 of 6, and their sums with biases. That is 3.7 halves of a unit.
+// Returns the bound of a product, relative to its size. Both sides round the result; one of them also rounds
+// the matrix twice: the products of scales and codes, which are at most 4 of 6, and their sums with biases.
+// Together that is 3.7 times half an ULP.
 static double bound_of(const struct quantized_case *q) {
     return q->dtype == ZL_FLOAT64   ? 1e-12
            : q->dtype == ZL_FLOAT32 ? 4e-6
@@ -109,7 +111,8 @@ static void check_case(struct quantized_case q) {
                   (long long)q.k, (long long)q.n, q.transpose ? ", transposed" : "");
 }
 
-// Devices compile kernels for each size of groups and each number of bits: quick runs take one size for each.
+// Devices compile kernels for each group size and number of bits; quick runs test one size for each number of
+// bits.
 static void check_affine(void) {
     static const int groups[] = {16, 32, 64, 128}, bits[] = {2, 3, 4, 5, 6, 8};
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_BFLOAT16, ZL_FLOAT16, ZL_FLOAT64};
@@ -130,7 +133,7 @@ static void check_floats(void) {
     for (size_t i = 0; i < COUNT(modes); i++)
         ZL_SCOPE {
             check_case(any_case(modes[i], INT_MIN, INT_MIN, dtypes[i]));
-            if (i == 2) { // rows that end in half a unit of the kernel
+            if (i == 2) { // rows that end in the middle of a kernel's unit of work
                 struct quantized_case q = {modes[i], INT_MIN, INT_MIN, ZL_FLOAT32, 3, 9, 48, true};
                 check_case(q);
             }
@@ -138,7 +141,7 @@ static void check_floats(void) {
     CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
 }
 
-// Matrices that indices choose, one of them far out of range.
+// Products with matrices chosen by indices, one of them out of range.
 static zl_array chosen(void *data) {
     const struct quantized_case *q = data;
     zl_array part[3];
@@ -151,7 +154,8 @@ static zl_array chosen(void *data) {
                : NULL;
 }
 
-// Scales of files of llama.cpp: positive and negative numbers, whose sums are much smaller than their terms.
+// Scales as in files of llama.cpp, of positive and negative numbers, whose sums are much smaller than their
+// terms.
 static void check_k(void) {
     int64_t fallbacks = zl_counter("fallbacks");
     const int only = test_quick() ? test_between(4, 6) : 0;
@@ -176,8 +180,8 @@ static void check_chosen(void) {
     CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
 }
 
-// Codes of four bits and 16-bit floats, which devices have instructions for: pieces of 128 numbers, few of
-// them and many, lines that fill an instruction and lines that do not, and one line.
+// Codes of four bits and 16-bit floats, for which devices have instructions: pieces of 128 numbers, few and
+// many, rows that fill an instruction or not, and single rows.
 static void check_lines(void) {
     static const int groups[] = {32, 64, 128};
     static const int64_t sizes[][3] = {{1, 40, 256}, {2, 16, 896},  {1, 13, 4864},

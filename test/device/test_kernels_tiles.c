@@ -1,5 +1,5 @@
-// test_kernels_tiles.c - how tile kernels get onto devices that run kernels: on a device of the test that
-// compiles nothing and writes down what it is asked to launch.
+// test_kernels_tiles.c - how tile kernels are loaded and launched on devices that run kernels: tested on a
+// device that compiles nothing, and records the launches.
 
 #include "test.h"
 
@@ -17,7 +17,7 @@
 static struct text said; // functions that were loaded and launched
 static atomic_int made, compiled;
 static struct target_unit the_unit;
-static bool refuses; // to launch
+static bool refuses; // launches fail
 
 static const char *scribe_identity(int unit) {
     (void)unit;
@@ -42,7 +42,7 @@ static bool scribe_load(int unit, const char *code, size_t bytes, int count,
     for (int i = 0; i < count; i++) {
         if (!memmem(code, bytes, function[i].symbol, strlen(function[i].symbol)))
             return error_false(ZL_ERROR_COMPILE, "no %s", function[i].symbol);
-        function[i].handle = strdup(function[i].symbol); // kernels are never let go
+        function[i].handle = strdup(function[i].symbol); // kernels are never unloaded
     }
     return true;
 }
@@ -106,7 +106,7 @@ static void end(void) {
 
 // Kernels ---------------------------------------------------------------------------------------------------
 
-// Two grids with memory between them, shared memory in the second.
+// Two grids, with global memory between them, and shared memory in the second.
 static const char sums[] = "kernel sums index 32 <n, m>(a: f32[n, m]) -> (y: f32[n]) {\n"
                            "  global parts: f32[n, 4]\n"
                            "  grid b in n, q in 4, threads 64 {\n"
@@ -140,9 +140,9 @@ TEST(grids_of_a_tile_kernel_are_launched_in_order) {
         test_note("%s", zl_error());
     CHECK_STR(said.data, "sums_0: 80 by 64, 0; memory memory memory 20 7\n"
                          "sums_1: 3 by 128, 128; memory memory memory 20 7\n");
-    // A hit makes and compiles nothing.
+    // A hit in the cache makes and compiles nothing.
     CHECK(kernel_find_tiles(&p, "scribe sums", 11, make, sums) == t && made == 1 && compiled == 1);
-    // A grid without blocks is left out.
+    // A grid without blocks is not launched.
     text_free(&said);
     said = (struct text){0};
     CHECK(launch(&p, t, 0, 7) && !said.len);
@@ -151,7 +151,7 @@ TEST(grids_of_a_tile_kernel_are_launched_in_order) {
     end();
 }
 
-// As many bytes by value as the verifier allows.
+// The largest number of bytes by value that the verifier allows.
 TEST(tables_of_a_tile_kernel_are_passed_by_value) {
     static const char text[] =
         "kernel tables index 32 (a: table f64[128], b: table f64[128], c: table f64[128], d: table u8[905])"
@@ -211,8 +211,8 @@ TEST(limits_of_a_unit_hold_for_tile_kernels) {
     end();
 }
 
-// What computes with doubles, in the middle too, is left to the CPU; moving and ordering their bits takes
-// none.
+// Calls that compute with doubles, also in between, are left to the CPU; moving and sorting doubles is not,
+// since it only handles their bits.
 TEST(what_a_unit_lacks_is_asked_of_kernels) {
     begin();
     zl_array f = zl_ones(ZL_SHAPE(8), ZL_FLOAT32), d = zl_ones(ZL_SHAPE(8), ZL_FLOAT64),
@@ -264,7 +264,7 @@ TEST(tile_kernels_of_a_batch_are_compiled_at_once) {
     struct kernel_place p = begin(), ahead = p;
     struct kernel_batch batch = {0};
     ahead.batch = &batch;
-    for (int i = 0; i < 2; i++) { // the second time all are wanted already
+    for (int i = 0; i < 2; i++) { // the second time, all are in the batch already
         const struct kernel_tiles *a = kernel_find_tiles(&ahead, "scribe a", 8, make, sums),
                                   *b = kernel_find_tiles(&ahead, "scribe b", 8, make, sums);
         CHECK(a && b && launch(&ahead, a, 4, 4) && launch(&ahead, b, 4, 4));

@@ -1,5 +1,5 @@
 // test_nccl_fake.c - the engine of NCCL with ranks in processes, on the driver and the library of test/fake:
-// every collective, groups that split, and errors instead of hangs. No kernel runs, so that nothing is
+// every collective, groups that are split, and errors instead of hangs. No kernel runs, so nothing is
 // compiled.
 
 static const char *lacks_fake(void);
@@ -34,7 +34,7 @@ static bool together(int (*what)(zl_group g)) {
     return ok;
 }
 
-// Of this rank alone.
+// Sets a variable on one rank only.
 static void tell(zl_group g, int rank, const char *variable, const char *text) {
     if (zl_group_rank(g) == rank)
         setenv(variable, text, 1);
@@ -54,7 +54,7 @@ static bool holds(zl_array x, int64_t count, const float *want) {
     return same;
 }
 
-// Of each rank r: r + 1, 10 (r + 1), 100 (r + 1).
+// Returns r + 1, 10 (r + 1), 100 (r + 1) on rank r.
 static zl_array own(zl_group g) {
     float r = (float)zl_group_rank(g) + 1;
     return zl_from_f32((float[]){r, 10 * r, 100 * r}, ZL_SHAPE(3));
@@ -90,7 +90,7 @@ TEST(ranks_on_gpus_compute_together) {
     CHECK(together(compute));
 }
 
-// Bits of sums: what NCCL has a type for, and truth values and complex numbers.
+// Checks sums of all dtypes: those that NCCL has, and bool and complex numbers.
 static int add_dtypes(zl_group g) {
     static const zl_dtype dtypes[] = {ZL_INT8,   ZL_UINT8,   ZL_INT32,    ZL_UINT32,  ZL_INT64,
                                       ZL_UINT64, ZL_FLOAT16, ZL_BFLOAT16, ZL_FLOAT32, ZL_FLOAT64};
@@ -109,8 +109,10 @@ static int add_dtypes(zl_group g) {
             !holds(zl_all_sum(one, g), 2, (float[]){1, 1}) || !holds(zl_all_min(one, g), 2, (float[]){0, 0});
         zl_array z = zl_retain(zl_multiply(own(g), zl_scalar_complex(1, 2)));
         wrong += !holds(zl_imag(zl_all_sum(z, g)), 3, (float[]){12, 120, 1200});
-        wrong += !holds(zl_imag(zl_all_max(z, g)), 3, (float[]){6, 60, 600}); // NCCL has none: gathered
-        zl_array narrow = zl_full(ZL_SHAPE(2), zl_scalar(-30000), ZL_INT16);  // nor this: as wider ones
+        wrong += !holds(zl_imag(zl_all_max(z, g)), 3, (float[]){6, 60, 600}); // NCCL has no complex maximum,
+                                                                              // so it is gathered
+        zl_array narrow = zl_full(ZL_SHAPE(2), zl_scalar(-30000), ZL_INT16);  // nor int16, which is sent as a
+                                                                              // wider type
         wrong += !holds(zl_all_sum(narrow, g), 2, (float[]){-90000 + 65536, -90000 + 65536});
         zl_release(one);
         zl_release(z);
@@ -123,7 +125,7 @@ TEST(dtypes_that_nccl_has_and_has_not) {
     CHECK(together(add_dtypes));
 }
 
-// Ranks 2 and 0 in that order, and rank 1 alone.
+// Makes a group of ranks 2 and 0, in that order, and one of rank 1 alone.
 static int split(zl_group g) {
     int rank = zl_group_rank(g), wrong = 0;
     zl_group part = zl_group_split(g, rank == 1, -rank + 5);
@@ -150,7 +152,7 @@ static int absent(zl_group g) {
     ZL_SCOPE {
         wrong += !zl_eval(zl_all_sum(own(g), g));
         if (zl_group_rank(g) == 1) {
-            sleep(5); // it lives, and does not come
+            sleep(5); // rank 1 is alive, but does not take part
         } else {
             wrong += zl_eval(zl_all_max(own(g), g)) ||
                      !strstr(zl_error(), "all_max number 2 in a group of 3 (nccl)") ||
@@ -172,7 +174,7 @@ TEST(who_does_not_come_is_named_and_nccl_given_up) {
 static int leave(zl_group g) {
     int wrong = 0;
     if (zl_group_rank(g) == 1)
-        _exit(0); // as by a signal: it says nothing
+        _exit(0); // exits without a message, as if killed by a signal
     ZL_SCOPE {
         wrong += zl_eval(zl_all_sum(own(g), g)) || !strstr(zl_error(), "rank 1 has ended");
     }
@@ -199,7 +201,7 @@ TEST(calls_that_differ_are_shown) {
     CHECK(together(differ));
 }
 
-// One rank's call of NCCL fails: it says so, and the others with it.
+// A call of NCCL fails on one rank: that rank reports it, and so do the others.
 static const char *failing;
 
 static int fail(zl_group g) {
@@ -211,7 +213,7 @@ static int fail(zl_group g) {
         zl_array x = own(g);
         zl_array all[] = {zl_all_sum(x, g), zl_all_gather(x, g), zl_sum_scatter(x, g), zl_all_to_all(x, g),
                           zl_broadcast(x, 0, g)};
-        // What rank 1 had sent before may be all that another one needs of it, until the barrier.
+        // Another rank may have got all it needs from rank 1 already, and only fails at the barrier.
         bool ok = zl_eval_all(COUNT(all), all) && zl_group_barrier(g);
         wrong += ok || !strstr(zl_error(), "rank 1: ") || !strstr(zl_error(), words);
     }
@@ -234,7 +236,7 @@ static int lose(zl_group g) {
     tell(g, 2, "FAKE_NCCL_LATE", "ncclAllReduce:1");
     ZL_SCOPE {
         wrong += !zl_eval(zl_all_gather(own(g), g));
-        bool ok = zl_eval(zl_all_sum(own(g), g)); // what others need of it has been sent: they may be done
+        bool ok = zl_eval(zl_all_sum(own(g), g)); // other ranks may have got all they need already
         wrong += zl_group_rank(g) == 2 && (ok || !strstr(zl_error(), "a connection was lost"));
         if (ok)
             wrong += zl_eval(zl_all_sum(own(g), g));

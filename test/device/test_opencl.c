@@ -1,4 +1,4 @@
-// test_opencl.c - the OpenCL driver alone: devices, memory, the compiler and its messages, times.
+// test_opencl.c - the OpenCL driver alone: devices, memory, the compiler and its messages, timing.
 
 #include "on_devices.h"
 

@@ -1,5 +1,5 @@
-// test_pjrt.c - segments as StableHLO on a PJRT plugin. Where no plugin is found the tests are skipped;
-// doc/tpu.md says how to get one.
+// test_pjrt.c - runs segments as StableHLO on a PJRT plugin. The tests are skipped if no plugin is found;
+// doc/tpu.md describes how to get one.
 
 #define TEST_LACKS lacks_plugin
 
@@ -23,7 +23,7 @@ static int64_t counted(const char *name) {
     return zl_counter(name);
 }
 
-// Whether two evaluated arrays have the same elements, byte by byte.
+// Returns whether two evaluated arrays have the same elements, byte by byte.
 static bool is_same(zl_array a, zl_array b) {
     return zl_eval(a) && zl_eval(b) && zl_nbytes(a) == zl_nbytes(b) &&
            !memcmp(zl_data(zl_contiguous(a, false)), zl_data(zl_contiguous(b, false)), zl_nbytes(a));
@@ -40,7 +40,7 @@ TEST(every_device_of_the_plugin_is_a_unit) {
     CHECK(zl_use_device("tpu"));
 }
 
-// What one unit made is read by another, and the host never has it.
+// One unit computes an array and another reads it, without a copy to the host.
 TEST(units_copy_without_the_host) {
     REQUIRE(zl_use_device("pjrt:0"));
     if (pjrt_open(NULL) < 2)
@@ -55,7 +55,7 @@ TEST(units_copy_without_the_host) {
     CHECK_EQ_F64(zl_data_f32(y)[999], 1999);
 }
 
-// Of one structure, with other sizes, strides and offsets each time.
+// Segments of one structure, with other sizes, strides and offsets each time.
 TEST(a_program_is_of_its_sizes_strides_and_offsets) {
     zl_array x = zl_arange(0, 60, 1, ZL_FLOAT32);
     REQUIRE(zl_use_device("pjrt") && zl_eval(x));
@@ -73,7 +73,7 @@ TEST(a_program_is_of_its_sizes_strides_and_offsets) {
         }
 }
 
-// A result that lies as its transposed input does, with an axis of one element between.
+// A result with the layout of its transposed input, with an axis of one element in between.
 TEST(results_lie_as_they_are_recorded) {
     REQUIRE(zl_use_device("pjrt"));
     zl_array x =
@@ -98,7 +98,7 @@ TEST(numbers_are_arguments) {
     CHECK(counted("compiles") - before <= 1);
 }
 
-// Ops that are composed of others, twice in one program, are each of their own inputs.
+// Ops that are composed of others, twice in one program: each uses its own inputs.
 TEST(composed_calls_do_not_mix) {
     zl_array y[2][2];
     for (int on = 0; on < 2; on++) {
@@ -114,7 +114,7 @@ TEST(composed_calls_do_not_mix) {
             CHECK_NEAR(zl_data_f32(y[0][k])[i], zl_data_f32(y[1][k])[i], 1e-5);
 }
 
-// The bits of a number as another dtype, which are not the number converted.
+// The bits of a number as another dtype, instead of the number converted.
 TEST(bits_of_numbers_are_reinterpreted) {
     REQUIRE(zl_use_device("pjrt"));
     zl_array x = zl_add(zl_zeros(ZL_SHAPE(3), ZL_FLOAT32),
@@ -132,7 +132,7 @@ static zl_array wave(zl_shape shape, double rate) {
 
 enum { MODEL_OPS = 9 };
 
-// Gradients of attention with sinks, and products with a quantised matrix, one of whose codes lie across
+// Records gradients of attention with sinks, and products with a quantised matrix some of whose codes cross
 // bytes.
 static void record_model(zl_array *out) {
     zl_array q = wave(ZL_SHAPE(1, 4, 3, 8), 0.3), k = wave(ZL_SHAPE(1, 2, 5, 8), 0.7),
@@ -169,7 +169,7 @@ TEST(ops_of_models_run_on_the_device) {
                        zl_data_f32(zl_contiguous(y[0][i], false))[k], 2e-5);
 }
 
-// One execution for all calls of an evaluation.
+// All calls of an evaluation are one execution.
 TEST(a_segment_is_one_execution) {
     REQUIRE(zl_use_device("pjrt"));
     zl_array x = zl_full(ZL_SHAPE(4, 4), zl_scalar(0.5), ZL_FLOAT32);
@@ -180,8 +180,8 @@ TEST(a_segment_is_one_execution) {
     CHECK(zl_data_f32(y)[3] > 0.2499 && zl_data_f32(y)[3] < 0.2501);
 }
 
-// Views of arrays over foreign memory, and views of these, have the bytes that the CPU's have. Many of them
-// are one program.
+// Views of arrays in foreign memory, and views of these, have the same bytes as on the CPU. Many of them form
+// one program.
 TEST(views_are_those_of_the_cpu) {
     enum { ROUNDS = 8, VIEWS = 12 };
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_INT16, ZL_UINT8, ZL_BOOL, ZL_FLOAT64, ZL_COMPLEX64};
@@ -208,7 +208,7 @@ TEST(views_are_those_of_the_cpu) {
         }
 }
 
-// What failed before fails what is made of it, and nothing else of the segment.
+// An error of an array affects the arrays computed from it, and no other of the segment.
 TEST(a_failure_is_of_its_own_arrays) {
     REQUIRE(zl_use_device("cpu"));
     zl_array bad = zl_linalg_cholesky(zl_negative(zl_eye(2, 2, 0, ZL_FLOAT32)), false);
@@ -223,7 +223,7 @@ TEST(a_failure_is_of_its_own_arrays) {
 
 // Chains of views -------------------------------------------------------------------------------------------
 
-static uint64_t drawn; // both devices draw the same numbers
+static uint64_t drawn; // both devices use the same random numbers
 
 static int64_t draw(int64_t lo, int64_t hi) {
     drawn = drawn * 6364136223846793005u + 1442695040888963407u;
@@ -242,7 +242,7 @@ static zl_array random_order(zl_array x) {
     return zl_transpose(x, (zl_axes){axis, x->ndim});
 }
 
-// Part of each axis, also backwards and with steps.
+// Takes a part of each axis, also reversed and with steps.
 static zl_array random_part(zl_array x) {
     int64_t start[VIEW_AXES + 2], stop[VIEW_AXES + 2], step[VIEW_AXES + 2];
     for (int i = 0; i < x->ndim; i++) {
@@ -285,7 +285,7 @@ static zl_array random_chain(zl_array x) {
     return zl_contiguous(zl_flatten(x, 0, -1), false);
 }
 
-// Many chains are one program. They need no gather: only windows that overlap do, which as_strided makes.
+// Many chains form one program. They need no gather: only overlapping windows do, which as_strided makes.
 TEST(chains_of_views_are_those_of_the_cpu) {
     enum { TOGETHER = 50, DTYPES = 4 };
     static const zl_dtype dtypes[DTYPES] = {ZL_FLOAT32, ZL_INT16, ZL_UINT8, ZL_BOOL};

@@ -1,5 +1,5 @@
 // test_pjrt_compiles.c - how often programs of a PJRT plugin are compiled, whose memory they take over, and
-// who waits meanwhile.
+// which threads wait meanwhile.
 
 #define TEST_LACKS lacks_plugin
 
@@ -20,7 +20,7 @@ static const char *lacks_plugin(void) {
     return pjrt_open(&reason) ? NULL : reason;
 }
 
-// Programs of earlier runs of the tests are not found on disk.
+// Uses an empty folder for the cache, so that programs of earlier test runs are not found.
 static bool start(void) {
     test_setenv("ZL_CACHE_DIR", test_folder());
     return zl_use_device("pjrt");
@@ -56,7 +56,7 @@ TEST(starts_of_slices_are_arguments) {
     zl_release(x);
 }
 
-// Of updates in turn, and of what is read later in the same evaluation.
+// Starts of consecutive updates, and of ranges that are read later in the same evaluation.
 TEST(starts_of_updates_are_in_no_plan) {
     REQUIRE(start());
     zl_array x = zl_retain(numbers(ZL_SHAPE(40), 1)), u = zl_retain(numbers(ZL_SHAPE(2), -1));
@@ -79,7 +79,7 @@ TEST(starts_of_updates_are_in_no_plan) {
     zl_release(u);
 }
 
-// Starts of updates, and of ranges with their steps; a whole array is updated without one.
+// Starts of updates, and of ranges with steps; updating a whole array needs none.
 TEST(starts_of_updates_and_ranges_are_arguments) {
     REQUIRE(start());
     int64_t before = 0;
@@ -113,7 +113,7 @@ TEST(learning_rates_are_arguments) {
     zl_release(g);
 }
 
-// One graph at many sizes, strides and offsets, in turn: each has the numbers of its own.
+// One graph with many sizes, strides and offsets in turn: each has the right numbers.
 TEST(sizes_that_alternate_are_right) {
     enum { SIZES = 200 };
     REQUIRE(start());
@@ -136,8 +136,8 @@ TEST(sizes_that_alternate_are_right) {
 
 // Segments --------------------------------------------------------------------------------------------------
 
-// What the CPU has to run splits only what depends on it: all before it is one execution, and all behind it
-// another.
+// A call that the CPU has to run only splits what depends on it: everything before it is one execution, and
+// everything after it another.
 TEST(calls_of_the_cpu_split_little) {
     enum { PARTS = 4 };
     zl_array out[2][PARTS];
@@ -156,7 +156,7 @@ TEST(calls_of_the_cpu_split_little) {
             }
             REQUIRE(zl_eval_all(PARTS, out[on]));
             CHECK_EQ_INT(zl_counter("launches") - launches, 2 * on);
-            if (on) // the second program was begun before what it reads was there
+            if (on) // the second program was begun before its inputs existed
                 CHECK_EQ_INT(compiles() - before, again ? 0 : 2);
         }
     }
@@ -183,8 +183,8 @@ static void replace(zl_array *owned, zl_array by) {
     zl_release(old);
 }
 
-// Replaces the parameters by those of the next step, which nobody has evaluated; the old ones are only read
-// by these. Returns the loss.
+// Replaces the parameters by those of the next step, which are not evaluated yet, and are the only readers of
+// the old ones. Returns the loss.
 static zl_array record_step(zl_array x, zl_array y, zl_array *parameter, double rate) {
     zl_array gradient[PARAMETERS], error = zl_subtract(forward(x, parameter), y);
     zl_array loss = zl_mean(zl_multiply(error, error));
@@ -207,7 +207,7 @@ static double step(zl_array x, zl_array y, zl_array *parameter, double rate) {
     return value;
 }
 
-// A batch is a slice of the data at another place each time.
+// Trains on a batch: a slice of the data, at another place each time.
 static double batch(zl_array x, zl_array y, zl_array *parameter, int i) {
     double loss = -1;
     ZL_SCOPE {
@@ -247,7 +247,7 @@ TEST(training_is_one_execution_for_a_step) {
     zl_release(y);
 }
 
-// An array that somebody holds, or a view of which is read later, keeps its memory.
+// An array that is still held, or a view of which is read later, keeps its memory.
 TEST(what_is_held_is_not_donated) {
     REQUIRE(start());
     zl_array x = zl_retain(numbers(ZL_SHAPE(64), 1)), last = NULL;
@@ -255,7 +255,7 @@ TEST(what_is_held_is_not_donated) {
     for (int i = 0; i < 4; i++)
         ZL_SCOPE {
             zl_array y = zl_add(x, zl_scalar(i)), shown = zl_reshape(x, ZL_SHAPE(8, 8));
-            if (i == 2) // the view is all that holds it from now on
+            if (i == 2) // from now on only the view holds it
                 replace(&x, y);
             REQUIRE(zl_eval_all(2, (zl_array[]){y, shown}));
             CHECK_EQ_F64(zl_data_f32(y)[5], i == 3 ? 10 : 5 + i);
@@ -277,7 +277,7 @@ TEST(what_is_held_is_not_donated) {
 
 static atomic_bool has_ended;
 
-// A program that takes long to compile, of a text that no other run has.
+// Compiles a program that takes long, with a text that no other run has.
 static void *compile_much(void *data) {
     (void)data;
     zl_use_device("pjrt");
@@ -293,13 +293,13 @@ static void *compile_much(void *data) {
     return NULL;
 }
 
-static int64_t own_ns(void) { // that this thread computed
+static int64_t own_ns(void) { // processor time of this thread
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-// One small evaluation; returns what it took of this thread.
+// Evaluates something small. Returns the processor time that this thread needed.
 static int64_t small_step(zl_array x, double number) {
     int64_t from = own_ns();
     ZL_SCOPE
@@ -328,7 +328,7 @@ TEST(others_do_not_wait_while_a_program_compiles) {
     pthread_join(thread, NULL);
     int64_t took = clock_ns() - begin;
     CHECK(compiles() - before >= 1);
-    if (!CHECK(own * ALONE < 2 * alone * count)) // another thread beside it costs some of the caches
+    if (!CHECK(own * ALONE < 2 * alone * count)) // another thread in parallel costs some of the caches
         test_note("%.2f us of a step alone, %.2f us beside a compiler", (double)alone / ALONE / 1e3,
                   (double)own / (double)count / 1e3);
     if (!CHECK(longest < took / 2))
@@ -345,7 +345,7 @@ static zl_array some_program(void) {
     return zl_sum(zl_softmax(zl_matmul(x, zl_transpose(x, ZL_AXES(1, 0))), -1, false));
 }
 
-// A process that is started for the test below computes the program and leaves.
+// Computes the program and exits, in a process that the test below starts.
 __attribute__((constructor(65535))) static void be_another_process(void) {
     if (!getenv(child_variable))
         return;

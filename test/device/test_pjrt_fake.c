@@ -1,5 +1,5 @@
-// test_pjrt_fake.c - what the pjrt device does when its plugin fails: each call in turn, at once or later, or
-// for want of memory. Under the plugin of test/fake, which counts what it does not get back.
+// test_pjrt_fake.c - the pjrt device when its plugin fails: each call in turn, at once or later, or because
+// memory runs out. It runs under the plugin of test/fake, which counts objects that are not given back.
 
 static const char *lacks_fake(void);
 #define TEST_LACKS lacks_fake
@@ -25,7 +25,7 @@ static struct {
     const char *(*disorder)(void);
 } fake;
 
-// The plugin may be loaded without being the one that is used.
+// The plugin may be loaded without being the one in use.
 static const char *lacks_fake(void) {
     static const char *const names[] = {ZL_BUILD_DIR "/fake/libpjrt.so", NULL};
     void *library = library_open(names);
@@ -40,7 +40,7 @@ static const char *lacks_fake(void) {
                : "its plugin is that of test/fake: device/test_pjrt_open:under_the_fake_plugin runs it so";
 }
 
-// What an error has of the plugin's own words: one that is silent gives none.
+// Returns the plugin's part of an error message; a plugin that gives none has a replacement.
 static const char *plugins_words(const char *words) {
     const char *is = getenv("FAKE_PJRT");
     return is && strstr(is, "mute") ? "of the PJRT plugin: it failed, and does not say why" : words;
@@ -52,8 +52,8 @@ static zl_array from_host(void) {
     return zl_from_f32(numbers, ZL_SHAPE(2, 3));
 }
 
-// What an evaluation leaves with the plugin: programs outlive plans, and executions are waited for when the
-// next ones come. Nobody used anything that was gone.
+// Checks what an evaluation leaves in the plugin: programs outlive plans, and executions are waited for when
+// the next ones start. Nothing that was freed may have been used.
 static void check_nothing_is_left(void) {
     zl_synchronize();
     CHECK(pjrt_record(0, 0, 0) && pjrt_wait(0, 0, 0));
@@ -65,7 +65,8 @@ static void check_nothing_is_left(void) {
         test_note("%s", fake.disorder());
 }
 
-// 2 x + round of what lies on the host, in another program for every round: all of it is asked of the plugin.
+// Returns 2 x + round, for x in host memory; each round is another program, and so uses every call of the
+// plugin.
 static zl_array twice(zl_array x, int round) {
     zl_array y = zl_add(zl_multiply(x, zl_scalar(2)), zl_scalar(round));
     for (int i = 0; i < round % 7; i++)
@@ -90,11 +91,11 @@ TEST(computes) {
     check_nothing_is_left();
 }
 
-// More than the device has.
+// More axes than the device supports.
 static const zl_shape many_axes = {(const int64_t[]){2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3}, 14};
 
-// What the CPU runs lies between two programs: both are at the plugin's compiler at once, and are the ones
-// that run.
+// A call on the CPU comes between two programs: the plugin compiles both at the same time, and they are the
+// ones that run.
 TEST(programs_of_an_evaluation_compile_beside_each_other) {
     ZL_SCOPE {
         REQUIRE(zl_use_device("pjrt"));
@@ -115,7 +116,7 @@ TEST(programs_of_an_evaluation_compile_beside_each_other) {
     check_nothing_is_left();
 }
 
-// The message of an array, which names an op of its own and what failed.
+// Checks the message of an array: it names one of its ops, and what failed.
 static void check_message(const char *words) {
     const char *message = zl_error(), *part = plugins_words(words);
     REQUIRE(message);
@@ -125,8 +126,9 @@ static void check_message(const char *words) {
     zl_clear_error();
 }
 
-// Whichever call fails, there is an error on what could not be computed, and on what is made of it, and
-// nothing else: an array that was there before stays, and the same is computed once the plugin works again.
+// Whichever call fails, the arrays that could not be computed have an error, and so have those computed from
+// them, and no others. An array that existed before stays, and the same computation succeeds once the plugin
+// works again.
 static void check_any_failure(int code, int which, const char *words) {
     int failures = 0, more = 1;
     for (int at = 1; more && at < 1000; at++) {
@@ -145,7 +147,7 @@ static void check_any_failure(int code, int which, const char *words) {
                 CHECK_EQ_INT(zl_error_which(), which);
                 check_message(words);
                 zl_array z = zl_add(y, zl_scalar(1));
-                if (!zl_eval(y)) // else reading it failed alone
+                if (!zl_eval(y)) // otherwise only reading it failed
                     CHECK_ERROR(which, zl_eval(z));
                 zl_clear_error();
             }
@@ -167,7 +169,7 @@ TEST(any_call_may_want_memory) {
     check_any_failure(EXHAUSTED, ZL_ERROR_MEMORY, "of the PJRT plugin: RESOURCE_EXHAUSTED");
 }
 
-// Only what has to do with the call that failed: two arrays of two evaluations.
+// An error only affects the array whose call failed, of two arrays of two evaluations.
 TEST(a_failure_stays_with_its_arrays) {
     ZL_SCOPE {
         REQUIRE(zl_use_device("pjrt"));
@@ -183,7 +185,7 @@ TEST(a_failure_stays_with_its_arrays) {
     check_nothing_is_left();
 }
 
-// The plugin takes an execution, and tells of its failure when its results are read: there is an error then,
+// The plugin accepts an execution, and reports its failure when its results are read: then there is an error,
 // and no numbers.
 TEST(an_execution_may_fail_later) {
     ZL_SCOPE {
@@ -200,7 +202,8 @@ TEST(an_execution_may_fail_later) {
     check_nothing_is_left();
 }
 
-// What fits is computed, and what does not is an error of memory; when that went, there is room again.
+// Arrays that fit into memory are computed, those that do not have an error of memory; when these are
+// released, there is room again.
 TEST(memory_may_run_out) {
     enum { LARGE = 4096 };
     fake.memory(3 * LARGE * sizeof(float));
@@ -227,7 +230,7 @@ TEST(memory_may_run_out) {
     check_nothing_is_left();
 }
 
-// Ops that the plugin's compiler refuses: its words reach the array.
+// Ops that the plugin's compiler rejects: its message becomes that of the array.
 TEST(a_compiler_may_refuse) {
     ZL_SCOPE {
         REQUIRE(zl_use_device("pjrt"));
@@ -241,7 +244,7 @@ TEST(a_compiler_may_refuse) {
 
 // Compiling ahead -------------------------------------------------------------------------------------------
 
-// Whether it was done; then what is said of it is right.
+// Compiles ahead of time. Returns whether that succeeded, in which case the results have to be right.
 static bool compile_ahead(void) {
     zl_ahead *a = zl_ahead_open("v6e:1x1");
     zl_ahead_program p = {0};
@@ -285,7 +288,7 @@ TEST(compiles_ahead) {
     CHECK_EQ_INT(fake.alive("compiled"), 0);
 }
 
-// Where one row or column would be a loop without the matrix unit, it gets zeros beside it.
+// A product with one row or column would be a loop without the matrix unit, so zeros are added to it.
 static void check_lone_rows(const char *topology) {
     static const struct {
         int rows, columns;
@@ -299,7 +302,7 @@ static void check_lone_rows(const char *topology) {
             zl_ahead_program p;
             zl_array y = zl_matmul(zl_ones(ZL_SHAPE(sizes[i].rows, 4), ZL_FLOAT32),
                                    zl_ones(ZL_SHAPE(4, sizes[i].columns), ZL_FLOAT32));
-            zl_ahead_compile(a, 1, &y, &p); // the plugin compiles no products: what matters is the text
+            zl_ahead_compile(a, 1, &y, &p); // the plugin compiles no products: only the text matters
             zl_clear_error();
             const char *at = p.program ? strstr(p.program, "dot_general") : NULL;
             CHECK_HAS(at ? at : "", sizes[i].type);
@@ -320,7 +323,7 @@ TEST(lone_rows_and_columns_get_zeros) {
     CHECK(!hlo_target_of("TPU7x") && !hlo_target_of("tpu7x:1x1x1") && !hlo_target_of("cpu"));
 }
 
-// What destroys may fail behind the result's back; what only estimates may be missing.
+// A call that frees something may fail unnoticed; a call that only makes an estimate may leave it out.
 TEST(any_call_may_fail_ahead) {
     REQUIRE(zl_use_device("cpu"));
     int failures = 0, more = 1;

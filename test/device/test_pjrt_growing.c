@@ -1,5 +1,5 @@
-// test_pjrt_growing.c - a small transformer with a cache that grows, on a PJRT plugin: few programs, and
-// logits as on the CPU.
+// test_pjrt_growing.c - a small transformer with a growing cache on a PJRT plugin: it needs few programs, and
+// its logits are the CPU's.
 
 #define TEST_LACKS lacks_plugin
 
@@ -20,10 +20,10 @@ enum { WORDS = 24, WIDE = 16, HEADS = 2, SHARED = 1, HEAD = 8, LAYERS = 1, MATRI
 enum { TOKENS = 300, STEP = 256 };
 
 struct model {
-    uint32_t random; // the state of the numbers that it is made of
+    uint32_t random; // state of the random numbers from which it is made
     zl_array embedding, matrix[LAYERS][MATRICES], cache[LAYERS][2];
     int count;  // tokens in the cache
-    bool joins; // the cache is made anew for each token, one longer, instead of being updated in place
+    bool joins; // the cache is concatenated for each token, instead of being updated in place
 };
 
 static zl_array random_matrix(struct model *m, int rows, int columns) {
@@ -41,7 +41,7 @@ static void replace(zl_array *owned, zl_array by) {
     zl_release(old);
 }
 
-// Each model has the same numbers.
+// Makes a model, with the same numbers each time.
 static void make_model(struct model *m, bool joins) {
     static const int sizes[MATRICES][2] = {{WIDE, HEADS * HEAD}, {WIDE, SHARED * HEAD}, {WIDE, SHARED * HEAD},
                                            {HEADS * HEAD, WIDE}, {WIDE, 2 * WIDE},      {2 * WIDE, WIDE}};
@@ -69,8 +69,8 @@ static zl_array heads(zl_array x, int count) {
     return zl_transpose(zl_reshape(x, ZL_SHAPE(1, 1, count, HEAD)), ZL_AXES(0, 2, 1, 3));
 }
 
-// Writes the newest keys or values behind those of the cache, which gets a step longer where it is full.
-// Returns all of them.
+// Writes the newest keys or values after those of the cache, which is enlarged if it is full. Returns all of
+// them.
 static zl_array extend(struct model *m, zl_array *cache, zl_array x) {
     int64_t at = m->count;
     if (m->joins) {
@@ -99,7 +99,7 @@ static zl_array layer(struct model *m, int i, zl_array x) {
     return zl_add(x, y);
 }
 
-// The logits behind one more token, in out.
+// Computes the logits after one more token into out.
 static bool next(struct model *m, int32_t token, float *out) {
     bool ok = false;
     ZL_SCOPE {
@@ -121,7 +121,8 @@ static bool next(struct model *m, int32_t token, float *out) {
 static void check_generating(bool joins) {
     static float logits[2][TOKENS][WORDS];
     struct model m;
-    test_setenv("ZL_CACHE_DIR", test_folder()); // programs of earlier runs are not found
+    test_setenv("ZL_CACHE_DIR", test_folder()); // an empty cache folder: programs of earlier runs are not
+                                                // found
     for (int on = 0; on < 2; on++) {
         REQUIRE(zl_use_device(on ? "pjrt" : "cpu"));
         make_model(&m, joins);
@@ -147,7 +148,7 @@ TEST(a_cache_that_is_joined_anew_takes_few_programs) {
     check_generating(true);
 }
 
-// Of arrays that the host gives: each has the bytes of its own size, and so have results.
+// Arrays from the host: each has the bytes of its own size, and so have the results.
 TEST(sizes_that_vary_take_few_programs) {
     enum { ROUNDS = 60 };
     static float data[3 * 200];

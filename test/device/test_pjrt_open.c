@@ -1,5 +1,5 @@
-// test_pjrt_open.c - plugins that are missing, of another machine, too old, newer, silent or in use: each in
-// a process of its own, since a process opens one. What they are is test/fake/pjrt.c.
+// test_pjrt_open.c - plugins that are missing, for another machine, too old, newer, silent or in use. Each is
+// tested in a process of its own, since a process opens only one. test/fake/pjrt.c implements them.
 
 #include "test.h"
 
@@ -15,7 +15,7 @@
 
 static const char plugin[] = ZL_BUILD_DIR "/fake/libpjrt.so";
 
-// What `zellige devices` prints with a plugin that is so.
+// Returns what `zellige devices` prints with such a plugin.
 static char *list_devices(const char *path, const char *fake) {
     char command[1000];
     int status;
@@ -76,7 +76,7 @@ TEST(what_is_no_plugin) {
     check_says(ZL_BUILD_DIR "/fake/libnvrtc.so.13", "", "is no PJRT plugin: it has no GetPjrtApi");
 }
 
-// A copy of the plugin that says it is for another machine.
+// A copy of the plugin whose header names another machine.
 TEST(a_plugin_of_another_machine) {
     NEEDS_PROGRAM;
     char path[300];
@@ -93,7 +93,7 @@ TEST(a_plugin_of_another_machine) {
                                            : "libtpu.so is for aarch64, and this is x86_64");
 }
 
-// Tests in a process that has this plugin.
+// Runs tests in a process that uses this plugin.
 static void run_under(const char *fake, const char *options) {
     char command[1000];
     int status;
@@ -112,5 +112,6 @@ TEST(under_the_fake_plugin) {
     run_under("grown,minor=200", "");
     run_under("late", "");
     run_under("mute", "");
-    run_under("minor=40,short=71", "--except ahead --except lone"); // ends before it compiles for other chips
+    run_under("minor=40,short=71", "--except ahead --except lone"); // this plugin lacks the functions for
+                                                                    // compiling ahead
 }

@@ -1,8 +1,8 @@
-// test_profile_devices.c - profiles of devices that run kernels by themselves: when launches ran, in and
-// outside of graphs, and what they cost.
+// test_profile_devices.c - profiles of devices that run kernels asynchronously: when launches ran, in graphs
+// and outside of them, and their cost.
 //
-// Those of Vulkan and OpenCL are real where there are any; CUDA's are the driver and the CUPTI of test/fake,
-// under which device/test_cuda:profiles runs this file.
+// Vulkan and OpenCL are real devices, if there are any; CUDA is the driver and the CUPTI of test/fake, under
+// which device/test_cuda:profiles runs this file.
 
 #include "device/profile/profile.h"
 #include "schedule/schedule.h"
@@ -19,7 +19,8 @@ static bool has_fake(void) {
     return path && strstr(path, "/fake") && library_open(names);
 }
 
-// A stream of the device; NULL: it is not here. CUDA only with the libraries of test/fake.
+// Returns a stream of the device; NULL if it is not available. CUDA only counts with the libraries of
+// test/fake.
 static zl_stream on(const char *device) {
     bool is_there = false;
     zl_device_info info;
@@ -39,7 +40,7 @@ static char *timeline(void) {
     return path;
 }
 
-// Lines of the timeline that have both words.
+// Returns how many lines of the timeline contain both words.
 static int count_lines(const char *text, const char *a, const char *b) {
     int count = 0;
     for (const char *at = text; *at;) {
@@ -59,7 +60,8 @@ static void run_chain(zl_array x) {
     }
 }
 
-// Each launch of a program is in the timeline once, with its ops, whether graphs have it or not.
+// Checks that each launch of a program is in the timeline once, with its ops, whether or not it belongs to a
+// graph.
 static void check_chains(const char *device, int runs) {
     zl_stream s = on(device);
     if (!s)
@@ -84,7 +86,7 @@ static void check_chains(const char *device, int runs) {
     CHECK_EQ_INT(graphs > 0, !strcmp(device, "cuda") && runs > 5);
     CHECK_HAS(table, device);
     CHECK_HAS(table, "matmul [matmul]");
-    // Launches and their kernels are on one clock: no kernel ran before the profile, or ended after it.
+    // Launches and kernels use one clock: no kernel ran before the profile began, or ended after it.
     for (char *at = text; (at = strstr(at, "\"pid\":10,\"tid\":1,\"ts\":")); at++) {
         double ts = atof(at + strlen("\"pid\":10,\"tid\":1,\"ts\":"));
         if (!CHECK(ts > -1 && ts < lasted))
@@ -102,10 +104,10 @@ TEST(profile_of_launches) {
 
 TEST(profile_of_graphs) {
     for (size_t i = 0; i < COUNT(devices); i++)
-        check_chains(devices[i], 40); // more than there is room for events of OpenCL
+        check_chains(devices[i], 40); // more launches than OpenCL keeps events for
 }
 
-// Operations and bytes are those of the kernel's IR, for its sizes.
+// Operations and bytes are those of the kernel's IR at the given sizes.
 TEST(profile_of_known_kernels) {
     for (size_t i = 0; i < COUNT(devices); i++) {
         zl_stream s = on(devices[i]);
@@ -130,7 +132,7 @@ TEST(profile_of_known_kernels) {
     }
 }
 
-// What a device cannot do is a fallback, with the copies that it needs.
+// A call that the device cannot run appears as a fallback, with the copies it needs.
 TEST(profile_of_fallbacks) {
     for (size_t i = 0; i < COUNT(devices); i++) {
         zl_stream s = on(devices[i]);
@@ -153,7 +155,7 @@ TEST(profile_of_fallbacks) {
     }
 }
 
-// Where CUPTI does not work, launches are timed by events, without graphs, and the table says so.
+// If CUPTI does not work, launches are timed by events, without graphs, and the table says so.
 TEST(profile_without_cupti) {
     zl_stream s = on("cuda");
     if (!s)
@@ -173,7 +175,7 @@ TEST(profile_without_cupti) {
     CHECK_HAS(table, "cuda: CUPTI refuses to time kernels");
     CHECK_EQ_INT(count_lines(text, "\"ph\":\"X\",\"pid\":10", "\"cat\":\"kernel\""), launches);
     CHECK_EQ_INT(count_lines(text, "\"ph\":\"X\",\"pid\":10", "\"dur\":1000.000"),
-                 launches); // all that the driver of test/fake says
+                 launches); // the time that the driver of test/fake reports for everything
     zl_free(table);
     memory_free(text);
     zl_scope_end(scope);

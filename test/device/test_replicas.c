@@ -1,8 +1,8 @@
-// test_replicas.c - arrays on a device with memory of its own: copies come where they are needed, and only
+// test_replicas.c - arrays on a device with its own memory: copies are made where they are needed, and only
 // there.
 //
-// The device of these tests adds, subtracts and multiplies floats. Its addresses are not the host's: who
-// reads one without being told how gets a fault.
+// The device of these tests adds, subtracts and multiplies floats. Its addresses differ from the host's, so
+// that reading one without the device's functions causes a fault.
 
 #include "test.h"
 
@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HIDE = 1 << 20 }; // added to addresses, which are no pages then
+enum { HIDE = 1 << 20 }; // added to addresses, so that they point to no mapped page
 
 static struct {
     int64_t allocated, freed, marks, waits, most;
-    bool fails; // copies to the host
+    bool fails; // copies to the host fail
 } seen;
 
 static float *show(void *memory) {
@@ -129,7 +129,7 @@ const struct device apart = {
     .wait = apart_wait,
 };
 
-// A stream on that device, which is in no list.
+// Returns a stream on that device, which is in no list.
 static zl_stream on_apart(void) {
     static struct zl_stream_ stream;
     if (!stream.device) {
@@ -150,7 +150,7 @@ static zl_array numbers(int64_t count, float first) {
     return zl_from_f32(data, ZL_SHAPE(count));
 }
 
-// The first of them, as nothing may have been on a device before it.
+// This has to be the first test, as no array may have been on a device before.
 TEST(memory_that_is_written_again_leaves_no_old_copy) {
     zl_scope scope = zl_scope_begin_on(on_apart());
     zl_array w = NULL, host = NULL;
@@ -167,7 +167,7 @@ TEST(memory_that_is_written_again_leaves_no_old_copy) {
         CHECK_EQ_F64(zl_data_f32(w)[7], 8 + i);
     }
     ZL_SCOPE
-        host = zl_retain(zl_negative(w)); // on the CPU, in memory that it takes over
+        host = zl_retain(zl_negative(w)); // on the CPU, reusing its memory
     zl_release(w);
     CHECK_EQ_F64(zl_data_f32(host)[7], -10);
     CHECK_EQ_F64(zl_data_f32(zl_add(host, zl_scalar(1)))[7], -9);
@@ -187,7 +187,7 @@ TEST(copies_where_they_are_needed) {
     CHECK_EQ_F64(zl_data_f32(s)[3], 4 * 8 + 2);
     CHECK_EQ_F64(zl_data_f32(s)[199], 200 * 204 + 2);
     CHECK_EQ_INT(zl_counter("downloads") - down, 1);
-    zl_array t = zl_subtract(s, x); // both are there already
+    zl_array t = zl_subtract(s, x); // both are on the device already
     CHECK_EQ_F64(zl_data_f32(t)[3], 30);
     CHECK_EQ_INT(zl_counter("uploads") - up, 2);
     zl_release(x);
@@ -200,7 +200,7 @@ TEST(what_a_device_cannot_do_is_done_by_the_cpu) {
     zl_scope scope = zl_scope_begin_on(on_apart());
     int64_t fallbacks = zl_counter("fallbacks");
     zl_array x = numbers(100, 1);
-    zl_array y = zl_add(zl_sqrt(zl_multiply(x, x)), zl_scalar(1)); // there, here, there
+    zl_array y = zl_add(zl_sqrt(zl_multiply(x, x)), zl_scalar(1)); // on the device, on the CPU, on the device
     CHECK_EQ_F64(zl_data_f32(y)[41], 43);
     CHECK(zl_counter("fallbacks") > fallbacks);
     int64_t runs = zl_counter("fallback_runs");

@@ -1,6 +1,7 @@
-// test_streams.c - streams of one GPU: their work overlaps, and what they share is in order.
+// test_streams.c - streams of one GPU: their work overlaps, and accesses to shared memory are in order.
 //
-// On a GPU, or under the driver of test/fake, which knows who did not wait, but has no time to overlap in.
+// Runs on a GPU, or under the driver of test/fake, which detects work that did not wait, but cannot overlap
+// work.
 
 static const char *lacks_gpu(void);
 #define TEST_LACKS lacks_gpu
@@ -42,7 +43,7 @@ static bool make_streams(zl_stream *s, const char *device) {
 
 enum { NODES = 6, STEPS = 40 };
 
-// Square matrices of whole numbers: results are the same, whatever order they are computed in.
+// A graph on square matrices of integers: results do not depend on the order in which they are computed.
 struct graph {
     uint64_t random;
     int64_t n;
@@ -61,7 +62,7 @@ static zl_array leaf(struct graph *g) {
                       ZL_SHAPE(g->n, g->n));
 }
 
-// Of numbers so small that float32 has their sums exactly.
+// Multiplies numbers that are so small that float32 sums are exact.
 static zl_array product(zl_array x, zl_array y) {
     zl_array seven = zl_astype(zl_scalar_int(7), ZL_UINT32);
     x = zl_astype(zl_bitwise_and(x, seven), ZL_FLOAT32);
@@ -88,7 +89,7 @@ static zl_array combine(struct graph *g) {
     }
 }
 
-// A node takes the place of another, whose memory goes while streams still use it; some are asked for at
+// Replaces a node by another, whose memory is freed while streams still use it; some nodes are evaluated at
 // once.
 static void step(struct graph *g) {
     int at = (int)below(g, NODES), what = (int)below(g, 8);
@@ -105,7 +106,7 @@ static void step(struct graph *g) {
         CHECK(zl_async_eval_all(NODES, g->node));
 }
 
-// The nodes at the end, consecutive.
+// Computes a graph. Returns the nodes at the end, one after the other.
 static uint32_t *compute(uint64_t seed, int64_t n, const zl_stream *stream) {
     struct graph g = {.random = seed, .n = n};
     uint32_t *out = malloc(sizeof *out * (size_t)(NODES * n * n));
@@ -134,7 +135,8 @@ TEST(random_graphs_over_streams_give_what_the_cpu_gives) {
         uint64_t seed = test_random();
         int64_t n = fake ? 4 + 2 * (int64_t)(seed % 8) : 1 << (3 + seed % 7);
         zl_set_compile_mode(fake || i % 16 ? ZL_COMPILE_NO_FUSE
-                                           : ZL_COMPILE_ENABLED); // kernels of all graphs, or of each
+                                           : ZL_COMPILE_ENABLED); // the same kernels for all graphs, or fused
+                                                                  // ones for each graph
         uint32_t *got = compute(seed, n, device), *want = compute(seed, n, host);
         if (!CHECK(!memcmp(got, want, sizeof *got * (size_t)(NODES * n * n))))
             test_note("the graph of seed %llu, matrices of %lld", (unsigned long long)seed, (long long)n);
@@ -150,7 +152,8 @@ TEST(random_graphs_over_streams_give_what_the_cpu_gives) {
 
 enum { LIBRARIES = 5, TURNS = 10 };
 
-// Of 256 x 256 numbers: by cuBLASLt with what follows, cuFFT, cuSOLVER, and twice by cuDNN.
+// Computes on 256 x 256 numbers by a library: cuBLASLt with a fused addition, cuFFT, cuSOLVER, or cuDNN in
+// two ways.
 static zl_array by_library(int which, zl_array x) {
     switch (which % LIBRARIES) {
     case 0: return zl_add(zl_matmul(x, x), zl_sum_axis(x, 0, false));
@@ -169,7 +172,7 @@ static zl_array by_library(int which, zl_array x) {
     }
 }
 
-// The same library on all streams at once, or another on each: handles and workspaces are not shared.
+// The same library on all streams at once, or a different one on each: handles and workspaces are not shared.
 TEST(libraries_on_streams_give_what_the_cpu_gives) {
     zl_stream s[STREAMS];
     zl_array want[LIBRARIES], y[STREAMS * LIBRARIES];
@@ -200,7 +203,7 @@ TEST(libraries_on_streams_give_what_the_cpu_gives) {
 
 // Overlap ---------------------------------------------------------------------------------------------------
 
-// One block, which takes some milliseconds; a GPU has room for many of them.
+// Returns work of one block, which takes some milliseconds; a GPU can run many of them at the same time.
 static zl_array long_work(zl_array x) {
     static const char source[] = "float v = x[threadIdx.x];\n"
                                  "for (int i = 0; i < N; i++)\n"
@@ -223,7 +226,7 @@ static zl_array long_work(zl_array x) {
     return zl_cuda_kernel(&k, 0, 1, &x, &y) ? y : NULL;
 }
 
-// Milliseconds until the work of so many streams is done.
+// Returns the milliseconds until the work of `count` streams is done.
 static double time_streams(const zl_stream *s, int count, zl_array x) {
     zl_array y[STREAMS];
     int64_t begin = clock_ns();
@@ -266,7 +269,7 @@ TEST(work_of_streams_overlaps) {
     zl_release(x);
 }
 
-// What is asked of one stream does not stand behind the long work of another.
+// Work on one stream does not wait for long work on another.
 TEST(short_work_of_a_stream_is_done_before_long_work_of_another) {
     zl_stream s[STREAMS];
     double best = 1;

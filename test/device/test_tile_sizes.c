@@ -1,5 +1,5 @@
-// test_tile_sizes.c - sizes of tile kernels that are negative, do not fit into 64 bits, or into the memory
-// that they view: the interpreter and every target refuse them.
+// test_tile_sizes.c - sizes in tile kernels that are negative, do not fit into 64 bits, or into the memory
+// that they view: the interpreter and every target reject them.
 
 #include "test.h"
 
@@ -11,8 +11,8 @@
 #include <string.h>
 
 #define F32 ZL_FLOAT32
-// A text whose input a has n elements and whose output y four, run by the interpreter and the compiled
-// targets: all refuse it, at that line, and touch nothing.
+// Runs a text whose input a has n elements and whose output y has four, in the interpreter and on the
+// compiled targets. All must reject it, at that line, without writing anything.
 static void check_size(const char *text, int64_t n, const char *line, const char *told) {
     static const char *const targets[] = {"c", "opencl"};
     static float a[64];
@@ -23,7 +23,7 @@ static void check_size(const char *text, int64_t n, const char *line, const char
     if (read && !CHECK_ERROR(ZL_ERROR_SHAPE, tile_interpret(read, (void *[]){a, y}, &n)))
         test_note("%s", text);
     tile_free(read);
-    if (!read) { // the reader refused it: so will all
+    if (!read) { // the reader rejects it, so all others do
         CHECK(zl_error());
         zl_clear_error();
     }
@@ -105,7 +105,7 @@ TEST(sizes_do_not_change) {
     CHECK_HAS(test_last_error(), "is read from 'y'");
 }
 
-// Known when a block runs only: the kernel compares, before anything is touched.
+// Sizes that are only known when a block runs: the kernel checks them, before it accesses anything.
 TEST(views_of_sizes_in_blocks_are_compared_there) {
     static const char text[] =
         "kernel f(a: f32[n]) -> (y: f32[n]) {\n  grid b in n {\n    local t: f32[2]\n"

@@ -1,5 +1,5 @@
-// test_vulkan.c - the Vulkan device below its kernels: records, memory, copies, the order of commands and
-// what it costs.
+// test_vulkan.c - the Vulkan device below its kernels: command buffers, memory, copies, the order of commands
+// and their cost.
 
 #define TEST_LACKS test_lacks_vulkan
 
@@ -139,7 +139,7 @@ TEST(vulkan_memory_comes_from_blocks) {
         CHECK_EQ_INT((intptr_t)part[i] % VULKAN_ALIGNMENT, 0);
         CHECK(!i || vulkan_place(d, part[i]).offset != vulkan_place(d, part[i - 1]).offset);
     }
-    for (int i = 0; i < PARTS; i += 2) // every other, then the rest: gaps are joined
+    for (int i = 0; i < PARTS; i += 2) // every other one, then the rest: gaps are joined
         vulkan_free(d, part[i]);
     void *again = vulkan_alloc(d, 100);
     CHECK(again == part[0]);
@@ -171,7 +171,7 @@ static int64_t barriers(void) {
     return vulkan_counts(0).barriers;
 }
 
-// All before is done, and nothing is remembered of it.
+// Waits for all earlier work, so that no barriers are pending.
 static void settle(struct vulkan_device *d) {
     double ns;
     CHECK(vulkan_time(d, (bool (*)(void *))vulkan_submit, d, &ns));
@@ -204,7 +204,7 @@ TEST(vulkan_refuses_what_is_no_module) {
     REQUIRE(d);
     struct text source = {0}, code = {0};
     text_bytes(&source, (const char *)vulkan_add_words, 4 * 20);
-    source.data[4 * 10 + 2] = 100; // an instruction of 100 words
+    source.data[4 * 10 + 2] = 100; // an instruction with a length of 100 words
     CHECK_ERROR(ZL_ERROR_COMPILE, vulkan_compile(d, &source, &code));
     CHECK_ERROR(ZL_ERROR_COMPILE, vulkan_load(d, "12345678", 8, 0, NULL));
     struct vulkan_function *two[2];
@@ -213,7 +213,7 @@ TEST(vulkan_refuses_what_is_no_module) {
     text_bytes(&source, (const char *)vulkan_add_words, sizeof vulkan_add_words);
     CHECK(vulkan_compile(d, &source, &code));
     CHECK_ERROR(ZL_ERROR_COMPILE,
-                vulkan_load(d, code.data, (size_t)code.len, 2, two)); // it has one entry point
+                vulkan_load(d, code.data, (size_t)code.len, 2, two)); // the code has one entry point
     text_free(&source);
     text_free(&code);
 }
@@ -229,7 +229,7 @@ TEST(vulkan_independent_commands_have_no_barrier) {
         y[i] = vulkan_zeros(d, ELEMENTS);
     settle(d);
     int64_t before = barriers();
-    for (int i = 0; i < OPS; i++) // all read one; what they write lies side by side in a block
+    for (int i = 0; i < OPS; i++) // all read the same array; their outputs are side by side in one block
         CHECK(vulkan_add(d, x, y[i], ELEMENTS, (uint32_t)i));
     CHECK_EQ_INT(barriers() - before, 0);
     for (int i = 0; i < OPS; i++)
@@ -246,9 +246,9 @@ TEST(vulkan_each_conflict_has_one_barrier) {
     const struct {
         void *from, *to, *from2, *to2;
     } pair[] = {
-        {a, b, b, c}, // read what was written
-        {a, b, c, a}, // write what was read
-        {a, b, c, b}, // write what was written
+        {a, b, b, c}, // read after write
+        {a, b, c, a}, // write after read
+        {a, b, c, b}, // write after write
     };
     for (size_t i = 0; i < COUNT(pair); i++) {
         settle(d);
@@ -285,7 +285,7 @@ TEST(vulkan_copies_keep_their_place) {
     REQUIRE(ones);
     for (int i = 0; i < ELEMENTS; i++)
         ones[i] = 1;
-    for (uint32_t turn = 1; turn < 200; turn++) { // more than there are batches
+    for (uint32_t turn = 1; turn < 200; turn++) { // more turns than there are batches
         CHECK(vulkan_add(d, x, y, ELEMENTS, turn));
         CHECK(vulkan_write(d, x, ones, BYTES));
         if (turn > 1 && turn % 50)
@@ -304,7 +304,7 @@ TEST(vulkan_copies_much_through_little_memory) {
     void *x = vulkan_alloc(d, 4 * (size_t)n), *y = vulkan_zeros(d, ELEMENTS);
     REQUIRE(x && y && data);
     data[n - 1] = 9;
-    CHECK(vulkan_add(d, y, x, ELEMENTS, 1)); // so that the copy has to come after it
+    CHECK(vulkan_add(d, y, x, ELEMENTS, 1)); // so that the copy has to wait for it
     CHECK(vulkan_write(d, x, data, 4 * (size_t)n));
     data[n - 1] = 0;
     CHECK_EQ_INT(vulkan_last(d, x, n), 9);
@@ -371,7 +371,8 @@ TEST(vulkan_shapes_share_a_pipeline) {
     int64_t before = counter_value(COUNTER_COMPILES);
     for (int n = 1; n <= 100; n++)
         CHECK(zl_eval(zl_tanh(zl_ones(ZL_SHAPE(n, 3), ZL_FLOAT32))));
-    CHECK(counter_value(COUNTER_COMPILES) - before <= 3); // elements one by one, or several at once
+    CHECK(counter_value(COUNTER_COMPILES) - before <= 3); // a version for single elements, and versions for
+                                                          // several at once
     end_arrays(scope);
 }
 
@@ -396,8 +397,8 @@ TEST(vulkan_steps_need_no_more_memory) {
 
 // Under the validation layer --------------------------------------------------------------------------------
 
-// Runs tests in a process of their own, with validation of synchronisation too. What it said; the caller
-// frees it.
+// Runs tests in a process of their own, with validation of synchronisation as well. Returns its output, which
+// the caller frees.
 static char *validate(const char *tests) {
     char command[1000];
     int status;
@@ -428,7 +429,7 @@ TEST(valid_by_the_layer) {
     memory_free(output);
 }
 
-// Else its silence would prove nothing.
+// Without this check, silence of the layer would prove nothing.
 TEST(a_missing_barrier_is_seen_by_the_layer) {
     if (lacks_layer())
         SKIP(lacks_layer());
@@ -462,13 +463,14 @@ TEST(launches_without_barriers) {
 
 // Behind the driver of test/fake ----------------------------------------------------------------------------
 
-// Why the driver of test/fake finds nothing: it stands in front of lavapipe. NULL: it works.
+// Returns why the driver of test/fake, which passes calls on to lavapipe, finds no device; NULL: it works.
 static const char *lacks_lavapipe(void) {
-    void *library = dlopen("libvulkan_lvp.so", RTLD_NOW | RTLD_LOCAL); // stays open: its threads may run
+    void *library = dlopen("libvulkan_lvp.so", RTLD_NOW | RTLD_LOCAL); // not closed: its threads may still
+                                                                       // run
     return library ? NULL : "lavapipe is not installed, in front of which the driver of test/fake stands";
 }
 
-// Runs tests in a process whose driver is told so; all have to pass.
+// Runs tests in a process whose driver gets this setting; all have to pass.
 static void run_under_fake(const char *told, const char *tests) {
     char command[1000];
     int status;
@@ -480,8 +482,8 @@ static void run_under_fake(const char *told, const char *tests) {
     memory_free(output);
 }
 
-// One chip that two drivers reach is one GPU: that of the device which is listed first, or of the one that is
-// chosen.
+// A chip that two drivers can use counts as one GPU: that of the device that is listed first, or of the one
+// that the user chose.
 TEST(one_chip_is_one_gpu) {
     static const struct {
         const char *chosen, *gpu;
@@ -508,7 +510,7 @@ static void try_again(struct vulkan_device *d) {
     CHECK(vulkan_device(0) == d);
 }
 
-// Lavapipe's fma rounds twice; everything else it rounds as the CPU does.
+// Lavapipe's fma rounds twice; its other ops round as the CPU does.
 TEST(how_a_chip_rounds_is_tried) {
     struct vulkan_device *d = vulkan_device(0);
     REQUIRE(d);
@@ -518,14 +520,14 @@ TEST(how_a_chip_rounds_is_tried) {
     const char *told = getenv("FAKE_VULKAN");
     CHECK(!s->has_exact_fma && s->has_exact_root && !s->is_inexact && !s->flushes && !s->fma_flushes);
     CHECK(s->has_exact_divide == !(told && strstr(told, "divide")));
-    try_again(d); // the device may have been opened while another folder kept what is compiled
+    try_again(d); // again, since the device may have been opened with another folder for compiled kernels
     int64_t compiles = zl_counter("compiles");
     try_again(d);
-    CHECK_EQ_INT(zl_counter("compiles"), compiles); // it was kept
+    CHECK_EQ_INT(zl_counter("compiles"), compiles); // the result was kept
 }
 
-// Of a chip without f64 that the driver hides, sums of it are the CPU's; factors of matrices always are. One
-// whose products are wrong is told.
+// If the driver hides f64, the CPU computes sums of f64; it always computes factorisations. A chip with wrong
+// products is reported.
 TEST(the_device_says_what_it_runs) {
     static const char *const told[] = {"", "f64", "multiply"};
     if (lacks_lavapipe())
@@ -565,8 +567,8 @@ TEST(behind_other_drivers) {
     }
 }
 
-// Drivers that bind little: what they bind too little for is reached by addresses, or is an error that says
-// so. With bindings of 16 bytes everything is.
+// Drivers with small limits for bindings. Memory beyond the limits is reached by addresses, or there is an
+// error that says so. If bindings are limited to 16 bytes, everything is beyond them.
 TEST(behind_drivers_that_bind_little) {
     static const char *const told[] = {"range=16384", "buffers=4", "buffers=4,addresses",
                                        "range=16384,addresses,push"};

@@ -1,4 +1,4 @@
-// test_vulkan_fake.c - what the Vulkan device does when its driver fails, under the driver of test/fake.
+// test_vulkan_fake.c - the Vulkan device when its driver fails, under the driver of test/fake.
 
 static const char *lacks_fake(void);
 #define TEST_LACKS lacks_fake
@@ -18,7 +18,7 @@ static struct {
     int64_t (*calls)(void);
 } fake;
 
-// The driver may be loaded without being the one that is used.
+// The driver may be loaded without being the one in use.
 static const char *lacks_fake(void) {
     static const char *const names[] = {ZL_BUILD_DIR "/fake/libvulkan.so.fake", NULL};
     void *library = library_open(names);
@@ -30,7 +30,7 @@ static const char *lacks_fake(void) {
                : "its driver is that of test/fake: device/test_vulkan:behind_other_drivers runs it so";
 }
 
-// Its output is what device/test_vulkan:one_chip_is_one_gpu looks at.
+// device/test_vulkan:one_chip_is_one_gpu reads this test's output.
 TEST(lists_gpus) {
     zl_device_info info;
     for (int i = 0; zl_device(i, &info); i++)
@@ -38,7 +38,8 @@ TEST(lists_gpus) {
             printf("%s %d is a GPU\n", info.device, info.unit);
 }
 
-// Memory, copies both ways and launches, with as much as the ring holds at once. Whether all of it worked.
+// Allocates memory, copies in both directions, and launches until the ring is full. Returns whether all of it
+// worked.
 static bool do_all(struct vulkan_device *d) {
     uint32_t many = 5 << 20;
     void *x = vulkan_zeros(d, ELEMENTS), *y = vulkan_zeros(d, ELEMENTS), *z = vulkan_zeros(d, many);
@@ -68,7 +69,8 @@ TEST(a_trial_that_fails_is_an_error_and_made_again) {
     test_setenv("ZL_CACHE_DIR", NULL);
 }
 
-// Before anything else was made: whatever call fails, there is an error, and the next attempt works.
+// Must run before any other object exists: whichever call fails, there is an error, and the next attempt
+// works.
 TEST(any_call_may_fail) {
     struct vulkan_device *d = vulkan_opened(0);
     REQUIRE(d);
@@ -105,7 +107,7 @@ TEST(a_pipeline_that_cannot_be_made_is_an_error) {
     text_free(&code);
 }
 
-// Arrays that needed what failed have the error; others, and the next attempt, work.
+// Arrays that needed the failed call have its error; other arrays and the next attempt work.
 TEST(arrays_have_the_errors) {
     static const struct {
         const char *function;
@@ -120,7 +122,7 @@ TEST(arrays_have_the_errors) {
         zl_array x = zl_arange(0, 10 + (double)i, 1, ZL_FLOAT32);
         CHECK(zl_eval(x));
         fake.fail(given[i].function, 1, given[i].code);
-        zl_array y = i ? zl_add(x, x) : zl_sinh(x); // of which nobody has made a pipeline
+        zl_array y = i ? zl_add(x, x) : zl_sinh(x); // no pipeline exists for it yet
         bool good = zl_eval(y) && zl_data(y);
         fake.fail("", 0, 0);
         CHECK(!good && zl_error());
@@ -131,7 +133,7 @@ TEST(arrays_have_the_errors) {
     test_setenv("ZL_CACHE_DIR", NULL);
 }
 
-// What was needed, and what the driver has.
+// Checks that the error contains what was needed, and the driver's limit.
 static void check_refusal(const char *needed, uint32_t limit) {
     char most[32];
     snprintf(most, sizeof most, "%u at most", limit);
@@ -140,7 +142,7 @@ static void check_refusal(const char *needed, uint32_t limit) {
     zl_clear_error();
 }
 
-// More of an array than the driver binds at once, where that is little; a view of its last elements too.
+// Arrays larger than a binding of the driver, if its limit is small; also a view of their last elements.
 TEST(arrays_larger_than_a_binding) {
     struct vulkan_device *d = vulkan_device(0);
     REQUIRE(d);
@@ -160,7 +162,7 @@ TEST(arrays_larger_than_a_binding) {
     zl_scope_end(scope);
 }
 
-// A kernel of more buffers than the smallest devices have for a stage.
+// A kernel with more buffers than the smallest devices allow per stage.
 TEST(kernels_of_many_buffers) {
     static const char text[] =
         "kernel many(a: f32[n], b: f32[n], c: f32[n], d: f32[n], e: f32[n], f: f32[n], g: u8[n], h: i64[n]) "
@@ -199,7 +201,7 @@ TEST(kernels_of_many_buffers) {
     zl_kernel_release(k);
 }
 
-// The last: nothing works on it any more.
+// Must be the last test: nothing works on the device afterwards.
 TEST(z_lost_device_is_an_error) {
     struct vulkan_device *d = vulkan_device(0);
     REQUIRE(d);

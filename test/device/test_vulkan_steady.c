@@ -1,5 +1,5 @@
-// test_vulkan_steady.c - what programs of arrays cost on Vulkan when they repeat themselves: submissions,
-// compilations, memory. And random programs on several streams, against the CPU.
+// test_vulkan_steady.c - the cost of programs of arrays on Vulkan when they are repeated: submissions,
+// compilations, memory. And random programs on several streams, compared with the CPU.
 
 #define TEST_LACKS test_lacks_vulkan
 
@@ -40,7 +40,7 @@ TEST(small_ops_share_submissions) {
 
 // Compiling -------------------------------------------------------------------------------------------------
 
-// Its output is what another_process_compiles_nothing looks at.
+// another_process_compiles_nothing reads this test's output.
 TEST(compiles_some_kernels) {
     zl_scope scope = begin();
     zl_array x = zl_sin(zl_arange(0, 3000, 1, ZL_FLOAT32)), m = zl_reshape(x, ZL_SHAPE(30, 100));
@@ -68,8 +68,7 @@ TEST(another_process_compiles_nothing) {
 
 // Memory ----------------------------------------------------------------------------------------------------
 
-// Buffers of the sizes that steps take, which are freed full of NaN: who reads one before it is written has
-// that.
+// Frees buffers of the sizes that steps use, full of NaN, so that reading one before it is written gives NaN.
 static bool spoil(void) {
     zl_array x[4];
     for (int i = 0; i < 4; i++)
@@ -120,7 +119,7 @@ TEST(steps_allocate_nothing) {
     CHECK_EQ_INT((int64_t)zl_get_active_memory(), (int64_t)active);
     CHECK_EQ_F64(zl_item(zl_max(x)), 1);
 #ifdef ZL_SANITIZED
-    pages = resident_pages(); // sanitizers keep what was freed
+    pages = resident_pages(); // sanitizers keep freed memory
 #endif
     if (!CHECK(resident_pages() - pages < (8 << 20) / sysconf(_SC_PAGESIZE)))
         test_note("%lld pages more in the second half", (long long)(resident_pages() - pages));
@@ -132,11 +131,11 @@ TEST(steps_allocate_nothing) {
 
 enum { LEAVES = 3, NODES = 20, STREAMS = 4 };
 
-// Numbers are whole and less than 256, so that all results are exact.
+// The numbers are integers below 256, so that all results are exact.
 struct program {
     uint64_t random;
     zl_stream stream[STREAMS];
-    bool is_async; // results are asked for on the way, and some are let go
+    bool is_async; // some results are evaluated meanwhile, and some are released
     zl_array node[NODES];
 };
 
@@ -152,7 +151,7 @@ static zl_array leaf(struct program *p) {
     return zl_remainder(zl_slice(x, ZL_SHAPE(0), ZL_SHAPE(n), ZL_SHAPE(1)), zl_scalar(199));
 }
 
-// As long as x: y again and again, or its beginning.
+// Repeats or cuts y to the length n.
 static zl_array fit(zl_array y, int64_t n) {
     zl_array index = zl_remainder(zl_arange_int(0, n, 1, ZL_INT32), zl_scalar_int((int)zl_size(y)));
     return zl_size(y) == n || zl_size(y) == 1 ? y : zl_take(y, index, 0);
@@ -179,7 +178,7 @@ static zl_array node(struct program *p, zl_array x, zl_array y) {
     }
 }
 
-// Nodes of one shape each, made on any of the streams from any of the nodes before.
+// Computes nodes, each on a random stream from random earlier nodes.
 static bool run(struct program *p) {
     bool done = true;
     for (int i = 0; i < NODES; i++) {
@@ -217,7 +216,7 @@ static void check_program(uint64_t seed, const zl_stream *device, zl_stream cpu)
 TEST(random_programs_on_streams) {
     int64_t count = test_quick() ? 20 : test_long() ? 10000 : 150;
     zl_stream device[STREAMS - 1], cpu = zl_new_stream("cpu");
-    zl_compile_mode before = unfused(); // else each is compiled
+    zl_compile_mode before = unfused(); // otherwise a kernel would be compiled for each program
     for (int i = 0; i < STREAMS - 1; i++)
         device[i] = zl_new_stream("vulkan");
     for (int64_t i = 0; i < count; i++)

@@ -1,4 +1,4 @@
-// tile_samples.h - tile kernels that are tried on more than one target.
+// tile_samples.h - tile kernels that several tests use, on different targets.
 
 #ifndef TILE_SAMPLES_H
 #define TILE_SAMPLES_H
@@ -16,7 +16,7 @@
     "  }\n" \
     "}"
 
-// What is copied ahead is declared in the loop.
+// The tile that is copied ahead is declared inside the loop.
 #define SAMPLE_INNER_TILES \
     "kernel inner(a: f32[n, 256]) -> (y: f32[n, 64]) {\n" \
     "  grid b in n, threads 64 {\n" \
@@ -30,7 +30,7 @@
     "  }\n" \
     "}"
 
-// The condition reads what one thread wrote in the turn before.
+// The condition of the loop reads what one thread wrote in the turn before.
 #define SAMPLE_WHILE \
     "kernel rounds(a: i32[n]) -> (y: i32[n, 64]) {\n" \
     "  grid b in n, threads 64 {\n" \
@@ -46,7 +46,7 @@
     "  }\n" \
     "}"
 
-// Its factors become tiles of another type, and its result is read with another shape.
+// The factors become tiles of another type, and the result is read with another shape.
 #define SAMPLE_SMALL_PRODUCT \
     "kernel small_product(A: e4m3[64, 32], B: e4m3[32, 32]) -> (C: f32[64, 2]) {\n" \
     "  grid g in 1, threads 64 {\n" \
@@ -111,7 +111,7 @@
     "  }\n" \
     "}"
 
-// All codes of small types as numbers, and numbers of all sizes as codes.
+// All codes of small types as numbers, and numbers of all magnitudes as codes.
 #define SAMPLE_SMALL \
     "kernel small(x: f32[n]) -> (y: f32[8, 256], z: u8[8, n]) {\n" \
     "  map i in 256 {\n" \
@@ -168,8 +168,8 @@
     "  im2col x -> z at [7, 2] window 2 dilation 3\n" \
     "}"
 
-// Reductions by groups of one subgroup, of several, of parts of one, of lengths that no power of two divides,
-// again and again in a loop, into registers and into memory.
+// Reductions by groups of one subgroup, of several, of parts of one, and of lengths that are not powers of
+// two, repeatedly in a loop, into registers and into memory.
 #define SAMPLE_REDUCTIONS \
     "kernel reductions(x: f32[n, 384]) -> (most: f32[n], sums: f32[n], column: f32[384], " \
     "product: f32[n, 3], every: i32[3]) where n % 16 == 0 {\n" \
@@ -213,8 +213,8 @@
     "  }\n" \
     "}"
 
-// Scans of one line by all threads and by turns of them, of several lines at once, short ones by one thread;
-// in place, backwards, without the element itself, of parts of tiles, again in a loop.
+// Scans of one row by all threads, in one turn or several, of several rows at once, and of short rows by one
+// thread each; in place, in reverse, exclusive, of parts of tiles, and repeatedly in a loop.
 #define SAMPLE_SCANS \
     "kernel scans(x: i32[n, 300], f: f32[m]) -> (a: i32[n, 300], b: i32[n, 300], c: i32[300, 7], " \
     "d: i64[n, 300], e: f32[m], p: i32[n, 8], o: f16[4, 90], r: i32[n, 300]) where n >= 8 {\n" \
@@ -243,9 +243,9 @@
     "  }\n" \
     "}"
 
-// What maps store of tiles in registers: neighbours that begin at multiples of a vector, as far as is known
-// or not. Short lines are those of subgroups or threads, long ones those of groups; which they are is known
-// when it runs.
+// Tiles in registers that maps store: adjacent elements that begin at a multiple of a vector, whether or not
+// that is known at compile time. Short rows belong to subgroups or threads, long ones to groups; which of
+// them a row is, is known at run time.
 #define SAMPLE_LINES \
     "kernel lines(x: f32[n, m], w: i8[3, n, m]) -> (y: f32[n, m], z: i8[3, n, m]) {\n" \
     "  scan add x -> y axis 1 exclusive\n" \
@@ -270,9 +270,9 @@
     "  }\n" \
     "}"
 
-// Tables: read at indices that are computed, copied as tiles, reduced, multiplied; of all types, in several
-// launches. Parts of complex numbers go to other threads, words of a pack are elements; and logarithms of
-// sums.
+// Tables that are read at computed indices, copied as tiles, reduced and multiplied, of all types, in several
+// launches. Parts of complex numbers go to other threads, words of a pack are used as elements; and
+// logarithms of sums of exponentials.
 #define SAMPLE_PIECES \
     "kernel pieces(z: c64[n, 64], w: u32[n, 16], a: f32[n, 64]) -> (y: c64[n, 64], v: f32[n, 64], " \
     "s: f32[n], r: f32[n, 64], d: f32[n, 64]) {\n" \
@@ -329,8 +329,8 @@
     "  }\n" \
     "}"
 
-// Maps and loops over neighbours: flat, in blocks, through tiles in shared memory whose maps are divided in
-// different ways, in place, and packed words of which a loop reads four.
+// Maps and loops over adjacent elements: flat, in blocks, through tiles in shared memory whose maps are
+// divided differently, in place, and packed words of which a loop reads four.
 #define SAMPLE_RUNS \
     "kernel runs(x: f32[n, m], r: f16[n, m], w: bf16[m], k: u8[m], p: u32[n, 64], g: f16[512]) " \
     "-> (y: f32[n, m], z: f16[n, m], t: f32[n, 192], s: f32[n])\n" \

@@ -1,4 +1,5 @@
-// tile_trial.c - random arguments, the interpreter and a target.
+// tile_trial.c - runs tile kernels on random arguments, in the interpreter and on a target, and compares the
+// results.
 
 #include "tile_trial.h"
 #include "device/spirv_files.h"
@@ -25,7 +26,8 @@ static bool is_whole(zl_dtype dtype) {
     return tile_type_is_integer(tile_type_of(dtype));
 }
 
-// Whole numbers from 0 on for integers, which may be indices; floats on both sides of 0.
+// Fills integers with numbers from 0 on, which may serve as indices, and floats with positive and negative
+// numbers.
 static void fill_random(struct argument *a) {
     bool is_complex = a->parameter.dtype == ZL_COMPLEX64;
     int64_t count = a->count * (is_complex ? 2 : 1);
@@ -41,7 +43,8 @@ static void fill_random(struct argument *a) {
     free(values);
 }
 
-// Elements of a buffer from its first to its last; its strides are numbers.
+// Sets the shape and the strides of a buffer, which are numbers, and returns the elements from its first to
+// its last.
 static int64_t elements(const struct tile_parameter *p, struct argument *a) {
     int64_t count = 1, far = 1;
     for (int i = a->parameter.ndim - 1; i >= 0; i--) {
@@ -66,7 +69,7 @@ static bool make_argument(zl_kernel k, const struct tile_kernel *tile, int at, c
     return true;
 }
 
-// Of complex numbers a part: the real one is 0.
+// Returns an element, or a part of a complex number (0: the real part).
 static double value_at(const struct argument *a, const char *data, int64_t i, int part) {
     struct tile_type type = tile_type_of(a->parameter.dtype);
     uint64_t bits = 0;
@@ -98,7 +101,7 @@ static void compare(const struct argument *a, const char *text, const char *targ
     }
 }
 
-// Runs the text as it stands, and either a kernel of the target or, where it is not NULL, `other`.
+// Runs the text in the interpreter, and a kernel of the target, or `other` if it is not NULL.
 static void trial(const char *text, const char *target, const struct tile_kernel *other, const int64_t *sizes,
                   double near) {
     struct argument argument[PARAMETERS] = {0};
@@ -155,7 +158,7 @@ void tile_trial_of_groups(const char *text, const struct target *target, const i
     tile_free(kernel);
 }
 
-// Sizes that the kernel takes: about forty, multiples where it wants them.
+// Chooses sizes that the kernel accepts: about forty, rounded up to multiples if it needs these.
 static void choose_sizes(const struct tile_kernel *k, int64_t *sizes) {
     for (int i = 0; i < k->symbols; i++) {
         const struct tile_name *s = k->symbol[i];
@@ -175,11 +178,11 @@ void tile_trial_of_manual(const char *target) {
         struct tile_kernel *k = tile_parse(at + 8, "tile.md");
         if (CHECK(k) && k->symbols <= 8)
             choose_sizes(k, sizes);
-        bool prints = strstr(at, " print ") && !strcmp(target, "vulkan"); // which has nowhere to
+        bool prints = strstr(at, " print ") && !strcmp(target, "vulkan"); // Vulkan has no output for `print`
         bool is_tpu = !strcmp(target, "bm1690");
         if (k && k->symbols <= 8 && !prints) {
-            // Which block comes first is open where atomics give what was there: then only that it runs.
-            // Codes that are rounded from quotients of the BM1690, which are not exact, may differ by one.
+            // Where atomics return the old value, the order of blocks matters: then only checks that it runs.
+            // The BM1690's quotients are not exact, so codes that are rounded from them may differ by one.
             bool is_open = strstr(at, " = atomic "), is_code = is_tpu && strstr(at, "codes[");
             if (count % step == first)
                 tile_trial(at + 8, target, sizes, is_open ? INFINITY : is_code ? 1 : 2e-3);

@@ -1,5 +1,5 @@
 // amdhip64.c - a libamdhip64.so.6 for tests: one device whose memory is the host's. It does not run code of
-// AMD's chips; a launch tells what it was given, and does what test_hip.c expects of its kernel.
+// AMD's chips; a launch logs its arguments, and computes what test_hip.c expects of its kernels.
 
 #include "fake.h"
 
@@ -16,12 +16,12 @@ static struct {
     int code;
 } fake;
 
-// What the last launch was given.
+// Returns the log of the last launch.
 const char *fake_hip_launch(void) {
     return fake.log;
 }
 
-// The next call of the function fails with a code.
+// Makes the next call of the function fail with a code.
 void fake_hip_fail(const char *function, int code) {
     snprintf(fake.wanted, sizeof fake.wanted, "%s", function);
     fake.code = code;
@@ -111,7 +111,7 @@ int hipPointerGetAttribute(void *out, int what, void *memory) {
     return 1;
 }
 
-// Code of a chip, or several in a bundle, as clang makes them.
+// Accepts code for a chip, or for several in a bundle, as clang writes it.
 int hipModuleLoadData(void **out, const void *code) {
     static const char bundle[] = "__CLANG_OFFLOAD_BUNDLE__";
     if (memcmp(code, "\177ELF", 4) != 0 && strncmp(code, bundle, sizeof bundle - 1) != 0)
@@ -133,10 +133,10 @@ int hipModuleGetFunction(void **out, void *module, const char *name) {
     return 0;
 }
 
-// The kernels of test_hip.c: twice(a: f32[n]) -> (y: f32[n]) has the arguments a, y, n; `guarded`, the same
-// with the assertion in line 3 that no number is negative, also where the line is left; looked_up(t: table
-// f32[4], a: f32[n]) -> (y: f32[n]) has the four numbers of t, by which others are multiplied in turns,
-// before a.
+// Computes the kernels of test_hip.c. twice(a: f32[n]) -> (y: f32[n]) has the arguments a, y, n. `guarded` is
+// the same with an assertion in line 3 that no number is negative; its additional argument is the memory for
+// the line of a failed assertion. looked_up(t: table f32[4], a: f32[n]) -> (y: f32[n]) has the four numbers
+// of t before a, and multiplies by them in turn.
 int hipModuleLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned block_x,
                           unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **argument,
                           void **extra) {

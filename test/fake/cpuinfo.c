@@ -1,8 +1,9 @@
-// cpuinfo.c - preloaded, shows LLVM a /proc/cpuinfo whose CPU has no SVE, where the system offers none.
+// cpuinfo.c - a preloaded library that shows LLVM a /proc/cpuinfo of a CPU without SVE, on systems that do
+// not offer SVE.
 //
-// LLVM takes a CPU for one with SVE by its part number, and XLA's CPU plugin then uses it: on machines that
-// hide SVE from their guests, the process ends by an illegal instruction. The part number of a Neoverse N1
-// stands for what such machines have.
+// LLVM decides by the part number whether a CPU has SVE, and XLA's CPU plugin then uses it: on machines that
+// hide SVE from their guests, the process ends with an illegal instruction. The part number of a Neoverse N1
+// is shown instead.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -13,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static int shown = -1; // a file with what is shown; every reader opens it anew
+static int shown = -1; // a file with the replaced text, which every reader opens anew
 
 static int real_open(const char *path, int flags, mode_t mode) {
     int (*next)(const char *, int, ...) = NULL;

@@ -1,12 +1,12 @@
-// cuda.c - a libcuda.so.1 without a GPU, for tests: two devices, whose memory is the host's under other
+// cuda.c - a libcuda.so.1 without a GPU, for tests: two devices, whose memory is the host's at other
 // addresses.
 //
-// What a stream is asked for is done as late as it may be: when somebody waits for it. So who uses memory
-// again too early, or forgets to wait, sees wrong values. Streams that use the same memory have to wait for
-// each other, by events or by the host: who did not is kept for fake_disorder, and a process that leaves it
-// there aborts. Kernels are texts in CUDA C, as the libnvrtc.so.13 beside this passes them on; c++ compiles
-// them, and threads of a block are contexts that a barrier switches between. Any function can be told to
-// fail: fake_fail. FAKE_CUDA_DOWN=1: the driver does not start; FAKE_CUDA_DEVICES=0: there are so many
+// Work on a stream is done as late as it may be: when something waits for it. So a program that reuses memory
+// too early, or forgets to wait, sees wrong values. Streams that use the same memory have to wait for each
+// other, by events or by the host: work that did not is kept for fake_disorder, and a process that does not
+// ask for it aborts. Kernels are texts in CUDA C, which the libnvrtc.so.13 next to this passes on; c++
+// compiles them, and the threads of a block are contexts between which a barrier switches. Any function can
+// be made to fail: fake_fail. FAKE_CUDA_DOWN=1: the driver does not start; FAKE_CUDA_DEVICES=0: it has no
 // devices.
 
 #include "cuda_faults.h"
@@ -44,19 +44,19 @@ void fake_memory(size_t bytes) {
 
 // Work ------------------------------------------------------------------------------------------------------
 
-// How many works of each stream are known to be done before something.
+// For each stream, the number of its works that are known to be done before something.
 struct before {
     int64_t of[STREAMS];
 };
 
 struct event {
     struct stream *stream; // NULL: not recorded
-    int64_t at;            // how many works of the stream are before it
+    int64_t at;            // number of the stream's works before it
     struct before before;
-    bool blocks; // who waits for it sleeps
+    bool blocks; // a thread that waits for it sleeps
 };
 
-static const struct fake_observer *observer; // NULL: nobody
+static const struct fake_observer *observer; // NULL: none
 static uint32_t call_number;                 // of the last launch, or graph
 
 void fake_observe(const struct fake_observer *o) {
@@ -74,10 +74,10 @@ struct function {
     char name[128];
     void *library;
     void (*call)(void **argument);
-    size_t (*bytes)(int argument); // 0: there are no more
+    size_t (*bytes)(int argument); // 0: there are no more arguments
     int (*access)(int argument);   // 1: memory that is read, 2: or written
     unsigned *index;               // threadIdx, blockIdx, blockDim, gridDim: three of each
-    void **barrier, **subgroup;    // what a barrier calls, and a shuffle
+    void **barrier, **subgroup;    // functions that a barrier calls, and a shuffle
     bool has_barriers;
 };
 
@@ -88,9 +88,9 @@ struct work {
     const void *from;
     size_t bytes;
     struct event event;
-    int node;        // of a graph; 0: of none
-    bool is_part;    // of a graph in that node
-    uint32_t number; // of the call that asked for it
+    int node;        // node of a graph; 0: of none
+    bool is_part;    // it belongs to a graph, as that node
+    uint32_t number; // of the call that enqueued it
     struct function *f;
     unsigned grid[3], block[3];
     char argument[ARGUMENT_BYTES];
@@ -101,22 +101,22 @@ enum { GRAPH_NODES = 64 };
 struct graph {
     struct work *head, *tail;
     int nodes;
-    uint64_t after[GRAPH_NODES]; // by number, from 1 on: bits of the nodes that it waits for
+    uint64_t after[GRAPH_NODES]; // by number, from 1 on: bits of the nodes that a node waits for
 };
 
 struct stream {
-    struct stream *next;     // of all
-    struct graph *capturing; // where work goes instead
+    struct stream *next;     // of all streams
+    struct graph *capturing; // the graph that receives the stream's work; NULL: it is enqueued
     int device, number;
     int64_t asked, done;
-    struct before before; // what it is asked for next
+    struct before before; // what its next work comes after
     struct work *head, *tail;
 };
 
 static struct stream standard[DEVICES] = {{.next = &standard[1]}, {.device = 1, .number = 1}},
                      *streams = standard;
 static int stream_count = DEVICES;
-static struct before host; // what the host waited for
+static struct before host; // what the host has waited for
 
 static struct stream *stream_of(struct stream *s) {
     return s ? s : &standard[current < 0 ? 0 : current];
@@ -132,13 +132,13 @@ void *fake_show(const void *memory) {
 
 // Order -----------------------------------------------------------------------------------------------------
 
-// Memory that a program has, and the last works of each stream that used it.
+// Memory that a program allocated, and the last works of each stream that used it.
 struct block {
     size_t bytes;
-    int device, writer; // writer: stream
-    int64_t written;    // by which of its works; 0: nobody wrote it
+    int device, writer; // writer: a stream
+    int64_t written;    // number of the work that wrote it; 0: none did
     struct block *next;
-    int64_t *read; // by streams
+    int64_t *read; // by stream: number of the last work that read it
     int64_t padding[3];
 };
 static struct block *blocks;
@@ -165,7 +165,7 @@ static void learn(struct before *to, const struct before *from) {
         to->of[i] = to->of[i] > from->of[i] ? to->of[i] : from->of[i];
 }
 
-// All that a stream was asked for, and what that waited for.
+// Returns all work enqueued on a stream, and everything that it comes after.
 static struct before all_of(const struct stream *s) {
     struct before b = s->before;
     b.of[s->number] = s->asked;
@@ -187,7 +187,7 @@ static void check(const struct stream *s, bool writes, int other, int64_t work, 
                  (long long)s->asked, s->number, writes ? "writes" : "reads", (long long)work, other, did);
 }
 
-// The work that was asked for last uses memory.
+// Records that the last work enqueued on a stream uses memory.
 static void use(struct stream *s, const void *memory, bool writes) {
     struct block *b = block_at(memory);
     if (!b)
@@ -244,7 +244,7 @@ static char *stacks;
 static struct {
     struct function *f;
     void **argument;
-    enum stop { RUNS, AT_SHUFFLE, AT_BARRIER, ENDED } * stopped; // by thread
+    enum stop { RUNS, AT_SHUFFLE, AT_BARRIER, ENDED } * stopped; // per thread
     unsigned thread;
 } running;
 
@@ -266,8 +266,8 @@ static void thread_main(void) {
     running.stopped[running.thread] = ENDED;
 }
 
-// Runs those of the threads from first on that stopped for a reason until they stop again; how many there
-// were.
+// Resumes those of `count` threads from `first` on that stopped for a reason, until they stop again. Returns
+// how many there were.
 static unsigned go_on(struct function *f, unsigned first, unsigned count, enum stop why) {
     unsigned ran = 0;
     for (unsigned i = first; i < first + count; i++)
@@ -297,7 +297,7 @@ static void run_with_barriers(struct function *f, unsigned threads) {
         makecontext(&thread_context[i], thread_main, 0);
         running.stopped[i] = AT_BARRIER;
     }
-    while (left) { // the threads of a subgroup shuffle among themselves, while others may wait at the barrier
+    while (left) { // the threads of a subgroup exchange values, while others may wait at the barrier
         left = 0;
         for (unsigned i = 0; i < threads; i += SUBGROUP) {
             unsigned count = threads - i < SUBGROUP ? threads - i : SUBGROUP;
@@ -370,7 +370,7 @@ static void run_until(struct stream *s, int64_t count) {
     }
 }
 
-// The host waits for all of a stream.
+// Runs all work of a stream, which the host then has waited for.
 static void finish(struct stream *s) {
     struct before all = all_of(s);
     run_until(s, s->asked);
@@ -425,7 +425,7 @@ int cuDeviceGetName(char *out, int room, int d) {
     return 0;
 }
 
-int cuDeviceGetUuid(unsigned char *out, int d) { // as that of test/fake/vulkan.c
+int cuDeviceGetUuid(unsigned char *out, int d) { // the same as in test/fake/vulkan.c
     snprintf((char *)out, 16, "fake chip %d", d);
     return 0;
 }
@@ -505,7 +505,7 @@ int cuEventSynchronize(struct event *e) {
     return fake_end(0);
 }
 
-// Who asks again and again waits.
+// Runs the stream's work, so that the next poll finds it done.
 int cuStreamQuery(struct stream *s) {
     BEGIN("cuStreamQuery");
     struct stream *of = stream_of(s);
@@ -519,7 +519,7 @@ int cuStreamQuery(struct stream *s) {
 
 int cuEventQuery(struct event *e) {
     BEGIN("cuEventQuery");
-    if (e->stream && getenv("FAKE_CUDA_IDLE")) // there is nothing to compute: it is done by now
+    if (e->stream && getenv("FAKE_CUDA_IDLE")) // there is nothing to compute: it is done
         run_until(e->stream, e->at);
     if (e->stream && e->stream->done < e->at)
         return fake_end(NOT_READY);
@@ -561,7 +561,7 @@ int cuMemAlloc_v2(uintptr_t *out, size_t bytes) {
     return fake_end(0);
 }
 
-// As the driver: waits for all that the device was asked for.
+// Like the driver, waits for all work of the device.
 int cuMemFree_v2(uintptr_t memory) {
     BEGIN("cuMemFree_v2");
     struct block *b = (struct block *)show(memory) - 1;
@@ -581,7 +581,7 @@ enum { PINNED = 2048 };
 static uintptr_t pinned[PINNED];
 static size_t pinned_bytes[PINNED]; // 0: the entry is free
 
-static int pinned_at(const void *host) { // PINNED: it is not
+static int pinned_at(const void *host) { // PINNED: it is not pinned
     int at = 0;
     while (at < PINNED && (uintptr_t)host - pinned[at] >= pinned_bytes[at])
         at++;
@@ -631,7 +631,7 @@ int cuMemFreeHost(void *memory) {
     return failed;
 }
 
-// Pages of the host that the driver does not own are read before it returns, and written before it returns.
+// Host memory that is not pinned is read, or written, before the call returns.
 int cuMemcpyHtoDAsync_v2(uintptr_t to, const void *from, size_t bytes, struct stream *s) {
     BEGIN("cuMemcpyHtoDAsync_v2");
     s = stream_of(s);
@@ -668,7 +668,7 @@ int cuPointerGetAttribute(void *out, int what, uintptr_t memory) {
 
 struct module {
     char *text;
-    struct module *next; // of all that were ever loaded
+    struct module *next; // of all modules that were ever loaded
 };
 static struct module *modules;
 
@@ -688,7 +688,7 @@ int cuModuleUnload(struct module *m) {
     return fake_end(0);
 }
 
-// Besides where they are defined.
+// Returns whether a text uses shuffles, besides defining them.
 static bool has_shuffles(const char *text) {
     static const char word[] = "ZL_SHUFFLE_", define[] = "#define ";
     for (const char *at = text; (at = strstr(at, word)); at++)
@@ -703,7 +703,7 @@ int cuModuleGetFunction(struct function **out, struct module *m, const char *nam
     BEGIN("cuModuleGetFunction");
     if (!strstr(m->text, wanted))
         return fake_end(NOT_FOUND);
-    static struct function *all; // who unloads a module may still have work of it
+    static struct function *all; // never freed, since a program may unload a module before its work has run
     struct function *f = calloc(1, sizeof *f);
     f->next = all;
     all = f;
@@ -735,7 +735,8 @@ int cuFuncGetParamInfo(struct function *f, size_t i, size_t *at, size_t *bytes) 
     return fake_end(*bytes ? 0 : INVALID);
 }
 
-// Kernels get addresses of the host: a number with this bit and none above it is one of ours.
+// Copies a kernel's arguments. Kernels get host addresses: a number with this bit, and no higher one, is an
+// address of ours.
 static void put_arguments(struct work *w, void **argument) {
     size_t at = 0;
     for (int i = 0; w->f->call && w->f->bytes(i); i++) {
@@ -805,9 +806,9 @@ static struct work launch_of(const struct node_launch *l) {
 }
 
 struct node {
-    struct graph *graph; // NULL: it was destroyed
+    struct graph *graph; // NULL: the graph was destroyed
     int number;
-    struct node *next; // of all
+    struct node *next; // of all nodes
 };
 static struct node *nodes;
 
@@ -818,7 +819,7 @@ static uintptr_t new_node(struct graph *g, int number) {
     return (uintptr_t)n;
 }
 
-// The number of a new node, or 0.
+// Returns the number of a new node, or 0.
 static int number_node(struct graph *g, const uintptr_t *after, size_t count) {
     uint64_t before = 0;
     if (g->nodes + 1 == GRAPH_NODES)
@@ -859,7 +860,7 @@ int cuGraphAddChildGraphNode(uintptr_t *out, struct graph *g, const uintptr_t *a
     return fake_end(node ? 0 : INVALID);
 }
 
-// The graph that a node is of has to be there still: real drivers write anywhere.
+// The graph of a node must still exist: real drivers would write to freed memory.
 int cuGraphExecKernelNodeSetParams_v2(struct graph *g, uintptr_t node, const struct node_launch *l) {
     BEGIN("cuGraphExecKernelNodeSetParams_v2");
     const struct node *n = (const struct node *)node;
@@ -889,7 +890,7 @@ int cuGraphInstantiateWithFlags(struct graph **out, struct graph *g, unsigned lo
     return fake_end(0);
 }
 
-// A driver that is idle has loaded no code.
+// Returns whether the work can run: an idle driver has no code loaded.
 static bool has_code(const struct work *w) {
     return w->kind != LAUNCH || w->f->call;
 }
@@ -906,7 +907,8 @@ int64_t fake_overtaken(void) {
     return overtaken;
 }
 
-// Of the nodes that wait for nothing any more the last one comes first: what needs an order has to say so.
+// Returns the last of the nodes that wait for nothing any more, so that a program that needs an order has to
+// state it.
 static int next_node(const struct graph *g, uint64_t done) {
     int node = g->nodes;
     while (node && ((done >> node & 1) || (g->after[node] & ~done)))

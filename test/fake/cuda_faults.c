@@ -1,4 +1,4 @@
-// cuda_faults.c - which functions of the driver in cuda.c fail, and how often each was called.
+// cuda_faults.c - makes functions of the driver in cuda.c fail, and counts their calls.
 
 #include "cuda_faults.h"
 #include "fake.h"
@@ -14,9 +14,9 @@ pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     char name[48];
     int64_t calls;
-    int fails_after, code; // 0: it does not
+    int fails_after, code; // code 0: it does not fail
 } functions[NAMES];
-static int lost; // the code that all calls give from now on
+static int lost; // the code that all calls return from now on
 
 static int entry_of(const char *name) {
     int at = 0;
@@ -34,7 +34,7 @@ int fake_begin(const char *name) {
     if (!code && functions[at].code && functions[at].fails_after-- <= 1) {
         code = functions[at].code;
         functions[at].code = 0;
-        if (code >= 700) // errors of this kind stay
+        if (code >= 700) // errors of this kind are permanent
             lost = code;
     }
     return code;
@@ -64,7 +64,7 @@ int64_t fake_calls(const char *name) {
     return calls;
 }
 
-// FAKE_CUDA_COUNTS=1: how often each function was called.
+// With FAKE_CUDA_COUNTS=1, prints how often each function was called.
 __attribute__((destructor)) static void show_counts(void) {
     for (int i = 0; getenv("FAKE_CUDA_COUNTS") && i < NAMES && functions[i].name[0]; i++)
         fprintf(stderr, "%-36s %lld\n", functions[i].name, (long long)functions[i].calls);

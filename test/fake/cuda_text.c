@@ -1,5 +1,5 @@
-// cuda_text.c - kernels in CUDA C as C++ that runs on the host, for the pretended driver: one thread of a GPU
-// at a time.
+// cuda_text.c - translates kernels in CUDA C to C++ that runs on the host, one thread of a GPU at a time, for
+// the driver of cuda.c.
 
 #include "fake.h"
 
@@ -9,14 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-// What CUDA C has and C++ has not, before the text; behind it, how the kernel is called.
+// Text before the kernel: definitions of what CUDA C has and C++ lacks. Text after it: how the kernel is
+// called.
 static const char before[] =
     "#include <cmath>\n#include <cstddef>\n#include <cstring>\n#include <utility>\n"
     "#define __global__\n#define __device__\n#define __host__\n#define __forceinline__ inline\n#define "
     "__constant__\n"
     "#define __shared__ static\n#define __grid_constant__\n#define __launch_bounds__(...)\n"
     "#define __align__(n) __attribute__((aligned(n)))\n"
-    // instructions of GPUs, as those on 16-bit floats have them: these are not computed here
+    // instructions of GPUs, such as those for 16-bit floats, which are not computed here
     "#define asm(...)\n"
     "struct fake_index { unsigned x, y, z; };\n"
     "struct dim3 { unsigned x, y, z; dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) "
@@ -39,7 +40,7 @@ static const char before[] =
     "static inline std::size_t __cvta_generic_to_shared(const void *at) { return (std::size_t)at; }\n"
     "template <class T> static inline T atomicCAS(T *at, T old, T next) "
     "{ T was = *at; *at = was == old ? next : was; return was; }\n"
-    // Threads of a subgroup exchange values in slots, which all of them have written before one reads.
+    // Threads of a subgroup exchange values in slots; all of them write before any of them reads.
     "static unsigned long long fake_slot[1024];\n"
     "template <class T> static T fake_shuffle(T x, unsigned from) {\n"
     "    std::memcpy(&fake_slot[threadIdx.x], &x, sizeof x);\n    fake_subgroup();\n"
@@ -48,7 +49,7 @@ static const char before[] =
     "#define __shfl_up_sync(mask, value, by, of) "
     "fake_shuffle(value, threadIdx.x - (threadIdx.x % (of) < (by) ? 0 : (by)))\n"
     "#define __shfl_sync(mask, value, by, of) fake_shuffle(value, threadIdx.x / (of) * (of) + (by))\n"
-    "alignas(1024) static unsigned char zl_memory[256 << 10];\n" // of the group that runs
+    "alignas(1024) static unsigned char zl_memory[256 << 10];\n" // of the block that runs
     "template <class T> static inline T __ldcs(const T *at) { return *at; }\n"
     "template <class T, class V> static inline void __stcs(T *at, V value) { *at = value; }\n"
     "static inline float __fsqrt_rn(float x) { return std::sqrt(x); }\n"
@@ -71,8 +72,8 @@ static const char behind[] =
     "extern \"C\" void fake_run(void **a) { fake_start(%1$s, a); }\n"
     "extern \"C\" std::size_t fake_bytes(int i) { return fake_size(%1$s, i); }\n";
 
-// What C++ has in the place of parts of a text. Shared memory whose size the launch says is one array for
-// all: its declarations go.
+// Parts of a text, and their replacements in C++. Shared memory whose size the launch determines is one array
+// for all kernels, so its declarations are removed.
 static const struct {
     const char *part, *instead;
 } parts[] = {
@@ -83,7 +84,7 @@ static const struct {
      "y = a != a ? a : b != b ? b : a < b || (a == b && std::signbit(a)) ? a : b;"},
     {"asm(\"mov.b32 %0, {%1, %2};\" : \"=r\"(y) : \"h\"((u16)x), \"h\"((u16)(x >> 16)));", "y = x;"},
     {"asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x));", "y = std::exp2(x);"},
-    // Copies that run on are done at once.
+    // Asynchronous copies are done at once.
     {"asm volatile(\"cp.async.\" KIND \".shared.global [%0], [%1], \" #BYTES \";\" ::\"r\"(zl_shared(to)), "
      "\"l\"(from));",
      "std::memcpy(to, from, BYTES);"},

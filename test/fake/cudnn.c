@@ -1,6 +1,6 @@
-// cudnn.c - a libcudnn.so.9 for tests, where FAKE_CUDNN is set: it has a plan for every graph, and computes
-// nothing. It counts what it is asked to run, and refuses memory that does not begin where tensors are said
-// to, at a multiple of 16 bytes.
+// cudnn.c - a libcudnn.so.9 for tests, if FAKE_CUDNN is set: it has a plan for every graph, and computes
+// nothing. It counts the plans that are executed, and rejects memory that is not aligned to 16 bytes, as
+// tensors are declared to be.
 
 #include "fake.h"
 
@@ -77,13 +77,13 @@ int cudnnBackendGetAttribute(struct object *o, int name, int type, int64_t room,
     (void)type;
     if (!o || !room)
         return BAD_PARAMETER;
-    *count = name != NOTES; // one configuration, of one engine, of which there is nothing to say
+    *count = name != NOTES; // one configuration, of one engine, which has no notes
     if (name == WORKSPACE)
         *(int64_t *)out = 0;
     return name == RESULTS || name == ENGINE || name == WORKSPACE || name == NOTES ? 0 : BAD_PARAMETER;
 }
 
-// Numbers are in the memory of the host, where they may lie anywhere.
+// Numbers are in host memory, where they need no alignment.
 int cudnnBackendExecute(void *handle, struct object *plan, struct object *pack);
 int cudnnBackendExecute(void *handle, struct object *plan, struct object *pack) {
     if (!handle || !plan || !pack->count)

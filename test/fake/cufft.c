@@ -1,8 +1,7 @@
-// cufft.c - a libcufft.so.12 for tests: transforms of lines that are contiguous, computed on the host when
-// they are asked for.
+// cufft.c - a libcufft.so.12 for tests: transforms of contiguous rows, computed on the host at once.
 //
-// It is as strict as it may be: results are not scaled, what real numbers are made of is written over, and
-// elements that are real by definition have to be.
+// It is as strict as allowed: results are not scaled, inputs of transforms to real numbers are overwritten,
+// and elements that are real by definition have to be real.
 
 #include "fake.h"
 
@@ -58,8 +57,8 @@ int cufftSetWorkArea(int plan, void *work) {
     return 0;
 }
 
-// y[k] = sum of x[j * step] * w^(j * k), where w is all[by], and all has the powers of all[1] for n * by
-// elements.
+// Computes y[k] = sum of x[j * step] * w^(j * k), where w is all[by]; `all` has the powers of all[1], for n *
+// by elements.
 static void transform(const double complex *x, double complex *y, long long n, long long step,
                       const double complex *all, long long by) {
     if (n % 2) {

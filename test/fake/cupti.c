@@ -1,4 +1,4 @@
-// cupti.c - CUPTI's activities, of the driver of test/fake: links and kernels, on a clock that is far ahead
+// cupti.c - CUPTI's activities for the driver of test/fake: links and kernels, with a clock that is far ahead
 // of the host's.
 
 #include "fake.h"
@@ -13,7 +13,7 @@
 enum { RECORDS = 1 << 16, KINDS = 64, KERNEL = 10, LINK = 39, DRIVER = 4, END = 12, INVALID = 1, DEPTH = 8 };
 static const uint64_t ahead = 1000000000000000; // ns
 
-// With the sizes that they have in CUDA 13.
+// Records with the sizes that they have in CUDA 13.
 struct kernel {
     uint32_t kind, unused[3];
     uint64_t begin, end, completed;
@@ -42,7 +42,7 @@ static void (*full)(void *context, uint32_t stream, uint8_t *buffer, size_t byte
 static _Thread_local uint64_t stack[DEPTH];
 static _Thread_local int depth;
 
-// A link is made together with the record of a call of the driver.
+// Makes a link at the same time as the record of a call of the driver.
 static void on_call(uint32_t number) {
     pthread_mutex_lock(&lock);
     if (is_on[LINK] && is_on[DRIVER] && depth && records < RECORDS)

@@ -1,5 +1,5 @@
-// cusolver.c - a libcusolver.so.12 for tests: factors of matrices by columns that are triangular, and
-// eigenvalues, computed on the host when they are asked for. What else the library has fails.
+// cusolver.c - a libcusolver.so.12 for tests: triangular factorisations of column-major matrices, and
+// eigenvalues, computed on the host at once. Other functions of the library fail.
 
 #include "fake.h"
 
@@ -45,7 +45,7 @@ int cusolverDnCreateParams(void **out) {
 
 // Matrices --------------------------------------------------------------------------------------------------
 
-// A matrix as the host computes with it, row and column by step; written back where it came from.
+// A matrix in the host's format, with strides; it is written back to its memory.
 struct matrix {
     int64_t rows, columns, step;
     int type;
@@ -103,7 +103,7 @@ int cusolverDnXpotrf_bufferSize(struct solver *s, void *p, int uplo, int64_t n, 
     return ask(work, host);
 }
 
-// The other triangle stays as it is.
+// The other triangle does not change.
 int cusolverDnXpotrf(struct solver *s, void *p, int uplo, int64_t n, int type, void *memory, int64_t step,
                      int computes_in, void *work, size_t bytes, void *host, size_t host_bytes, int *info) {
     (void)p, (void)computes_in, (void)host, (void)host_bytes;
@@ -168,7 +168,7 @@ int cusolverDnXgetrf(struct solver *s, void *p, int64_t m, int64_t n, int type, 
     return 0;
 }
 
-// What a triangle times x is, becomes x. rotated: that of the transpose.
+// Replaces x by the solution of a triangular system. turned: that of the transposed triangle.
 static void solve(const struct matrix *a, int lower, int unit, int turned, const struct matrix *x) {
     int64_t n = a->rows;
     for (int64_t c = 0; c < x->columns; c++)
@@ -214,7 +214,7 @@ int cusolverDnXgeev_bufferSize(struct solver *s, void *p, int left, int right, i
     return ask(work, host);
 }
 
-// Turns rows, or columns, i and i + 1 by a rotation.
+// Rotates rows, or columns, i and i + 1.
 static void turn(const struct matrix *a, int of_rows, int64_t i, double c, double complex s) {
     for (int64_t k = 0; k < a->rows; k++) {
         double complex *x = of_rows ? at(a, i, k) : at(a, k, i),
@@ -224,8 +224,8 @@ static void turn(const struct matrix *a, int of_rows, int64_t i, double c, doubl
     }
 }
 
-// A rotation that makes y of (x, y) zero, of rows i and i + 1; the columns are rotated back, and what q holds
-// with them.
+// Rotates rows i and i + 1 such that y of (x, y) becomes zero, and columns the other way round, also those of
+// q.
 static void rotate(const struct matrix *a, const struct matrix *q, int64_t i, double complex x,
                    double complex y) {
     double length = hypot(cabs(x), cabs(y)), c = length > 0 ? cabs(x) / length : 1;
@@ -235,13 +235,13 @@ static void rotate(const struct matrix *a, const struct matrix *q, int64_t i, do
     turn(q, 0, i, c, s);
 }
 
-// Whether the element below the diagonal of a row is as good as zero.
+// Returns whether the element to the left of a row's diagonal is negligible.
 static int is_cut(const struct matrix *a, int64_t row) {
     double beside = cabs(*at(a, row, row)) + cabs(*at(a, row - 1, row - 1));
     return cabs(*at(a, row, row - 1)) <= 1e-15 * beside;
 }
 
-// The eigenvalue of the last two rows and columns that is nearer to the last element.
+// Returns the eigenvalue of the last two rows and columns that is nearer to the last element.
 static double complex shift_of(const struct matrix *a, int64_t last) {
     double complex end = *at(a, last, last), half = (*at(a, last - 1, last - 1) - end) / 2,
                    product = *at(a, last - 1, last) * *at(a, last, last - 1),
@@ -250,8 +250,8 @@ static double complex shift_of(const struct matrix *a, int64_t last) {
     return divisor == 0 ? end : end - product / divisor;
 }
 
-// a becomes triangular, by rotations that are gathered in q: first a triangle and one diagonal below it, then
-// steps with shifts. How many rows are left where that takes too long.
+// Makes a triangular by rotations that are accumulated in q: first to Hessenberg form, then by shifted QR
+// steps. Returns how many rows are left if that takes too long.
 static int64_t make_triangular(const struct matrix *a, const struct matrix *q) {
     int64_t n = a->rows, last = n - 1;
     for (int64_t j = 0; j < n - 2; j++)
@@ -273,7 +273,7 @@ static int64_t make_triangular(const struct matrix *a, const struct matrix *q) {
     return last;
 }
 
-// The i-th vector of a triangle, rotated by q, of length 1.
+// Computes the i-th eigenvector of a triangular matrix, transformed by q, with length 1.
 static void find_vector(const struct matrix *a, const struct matrix *q, int64_t i, double complex *out) {
     double complex *y = calloc((size_t)a->rows, sizeof *y);
     double length = 0;

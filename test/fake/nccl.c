@@ -1,13 +1,12 @@
-// nccl.c - a libnccl.so.2 for tests: ranks are processes of one machine, and what one has for the others is a
-// file.
+// nccl.c - a libnccl.so.2 for tests: ranks are processes of one machine, which exchange data by files.
 //
-// Nothing blocks: a call says that it is in progress, and ncclCommGetAsyncError that it is done when all that
-// it needs of the others is there. It is as strict as it may be: a call while another one is in progress is
-// refused, and so is a communicator that was begun as one that blocks.
+// Nothing blocks: a call returns that it is in progress, and ncclCommGetAsyncError that it is done once
+// everything it needs from other ranks is there. It is as strict as allowed: it rejects a call while another
+// one is in progress, and communicators that block.
 //
-// FAKE_NCCL=FOLDER: where the files are. FAKE_NCCL_FAIL=NAME:N: the N-th call of that function fails with
-// code 3; FAKE_NCCL_LATE=NAME:N: it is accepted, and what it asked for fails with code 6, as when a
-// connection is lost. FAKE_NCCL_VERSION: another release than 2.28.9.
+// FAKE_NCCL=FOLDER: the folder of the files. FAKE_NCCL_FAIL=NAME:N: the N-th call of that function fails with
+// code 3; FAKE_NCCL_LATE=NAME:N: it is accepted, and fails later with code 6, as if a connection were lost.
+// FAKE_NCCL_VERSION: another release than 2.28.9.
 
 #include "fake.h"
 
@@ -34,7 +33,7 @@ enum kind { INIT, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, SEND, RECV 
 struct asked {
     enum kind kind;
     char *out;
-    size_t bytes, own; // of the result; of what each rank has
+    size_t bytes, own; // of the result; of each rank's part
     int type, op, peer;
     unsigned long number;
     bool fails;
@@ -43,14 +42,14 @@ struct asked {
 struct comm {
     char folder[PATH / 2];
     int rank, size;
-    unsigned long number, *sent, *got; // collectives so far; messages, by rank
+    unsigned long number, *sent, *got; // collectives so far; messages sent and received, by rank
     struct asked asked[ASKED];
     int waits, failed;
 };
 
 static const size_t item[ITEMS] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
-static int depth;            // of groups
-static struct comm *grouped; // of the group that is open
+static int depth;            // of nested groups
+static struct comm *grouped; // communicators of the open group
 
 // Faults ----------------------------------------------------------------------------------------------------
 
@@ -119,7 +118,7 @@ static float half_to_float(uint16_t h, bool brain) {
     return h & 0x8000 ? -f : f;
 }
 
-// Of numbers that the type holds exactly, as tests have them.
+// Converts a number to f16, or if `brain` to bf16. The tests only have numbers that the type holds exactly.
 static uint16_t float_to_half(float f, bool brain) {
     if (brain) {
         union {
@@ -166,7 +165,7 @@ static void combine(char *to, const char *with, size_t bytes, int type, int op) 
 
 // Progress --------------------------------------------------------------------------------------------------
 
-// Of all ranks, in their order; NULL: they are not all there.
+// Returns the data of all ranks, in order; NULL if some are not there yet.
 static char *gather(const struct comm *c, const struct asked *a) {
     char *all = malloc(a->own * (size_t)c->size + 1), path[PATH];
     for (int k = 0; k < c->size; k++) {
@@ -190,7 +189,7 @@ static bool do_collective(struct comm *c, const struct asked *a) {
     if (a->kind != INIT)
         memcpy(a->out, all + (a->kind == BROADCAST ? a->own * (size_t)a->peer : from), a->bytes);
     free(all);
-    if (a->number > 2) { // all have done the one before the last
+    if (a->number > 2) { // all ranks have completed the one before the last
         name_file(c, path, "all", a->number - 2, c->rank, 0);
         unlink(path);
     }
@@ -223,7 +222,7 @@ int ncclCommGetAsyncError(struct comm *c, int *code) {
 
 // Calls -----------------------------------------------------------------------------------------------------
 
-// What the rank has for the others is there at once.
+// Enqueues a call; the rank's own data are written at once.
 static int ask(struct comm *c, struct asked a, const void *in, void *stream) {
     char path[PATH];
     if ((c->waits && !depth) || c->waits == ASKED || a.type < 0 || a.type >= ITEMS || c->failed)
@@ -289,7 +288,7 @@ int ncclCommDestroy(struct comm *c) {
     return drop(c);
 }
 
-// FAKE_NCCL/aborted shows that it was called.
+// The file `aborted` in the folder FAKE_NCCL shows that this was called.
 int ncclCommAbort(struct comm *c) {
     char path[PATH];
     snprintf(path, sizeof path, "%s/aborted.%d", getenv("FAKE_NCCL"), c->rank);

@@ -1,5 +1,5 @@
-// nvrtc.c - a libnvrtc.so.13 for tests: it passes texts on to the driver of cuda.c, which compiles them for
-// the host.
+// nvrtc.c - a libnvrtc.so.13 for tests: passes texts on to the driver of cuda.c, which compiles them for the
+// host.
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ int nvrtcCreateProgram(struct program **out, const char *source, const char *nam
     return 0;
 }
 
-// FAKE_NVRTC_FAILS: text that no source may have.
+// Returns whether compilation fails: FAKE_NVRTC_FAILS is a text that no source may contain.
 static int fails(const struct program *p) {
     const char *part = getenv("FAKE_NVRTC_FAILS");
     return part && *part && strstr(p->text, part);

@@ -1,17 +1,17 @@
-// pjrt.c - a PJRT plugin without a compiler of its own: it evaluates small programs (pjrt_text.c), fails when
-// it is told to, and counts what it gave and did not get back.
+// pjrt.c - a PJRT plugin without a compiler of its own: it evaluates small programs (pjrt_text.c), fails on
+// request, and counts the objects that callers have not given back.
 //
-// FAKE_PJRT is a list of what it is or lacks, by commas:
+// FAKE_PJRT is a list of its properties, separated by commas:
 //   major=N minor=N   its version, 0.81 otherwise
 //   short=N           its table ends after N functions; without=N: function N is missing in it
-//   grown             it is newer than its callers: every struct of arguments has members that theirs lack
+//   grown             it is newer than its callers: its structures of arguments have more members than theirs
 //   fail=N            the N-th call fails; code=N: with that code, 13 otherwise
-//   busy              another process has the chip, as libtpu says it
+//   busy              another process has the chip; the message is that of libtpu
 //   mute              its errors have no message
 //   null              GetPjrtApi returns nothing
-//   late              events are not done before somebody waits
-//   units=N           its devices, 2 otherwise; memory=N: bytes of each
-//   kind=TEXT         what these are called
+//   late              events are not done until something waits for them
+//   units=N           number of devices, 2 otherwise; memory=N: bytes of each
+//   kind=TEXT         name of the kind of these devices
 // Tests find fake_fail and the like (fake.h) by dlsym.
 
 #include "device/pjrt/pjrt_abi.h"
@@ -29,7 +29,7 @@ enum { UNITS_MOST = 8, INVALID = 3, EXHAUSTED = 8, UNIMPLEMENTED = 12, INTERNAL 
 
 // What it is told -------------------------------------------------------------------------------------------
 
-// What stands behind a word of FAKE_PJRT; NULL: the word is not there.
+// Returns the text after a word of FAKE_PJRT; NULL if it does not have the word.
 static const char *setting(const char *word) {
     const char *list = getenv("FAKE_PJRT");
     size_t size = strlen(word);
@@ -46,22 +46,23 @@ static int64_t number(const char *word, int64_t otherwise) {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
-    char function[64]; // "": any
-    int64_t after;     // calls from now on; 0: none fails
+    char function[64]; // "": any function
+    int64_t after;     // number of calls until one fails; 0: none fails
     int code;
 } failing;
 static int64_t calls, bytes_used, bytes_most = INT64_MAX;
-static char misuse[200]; // the first one
+static char misuse[200]; // the first misuse
 
 void fake_fail(const char *function, int after, int code);
 void fake_heal(void);
 int64_t fake_calls(void);
 int64_t fake_alive(const char *kind);
 void fake_memory(size_t bytes);
-void fake_meet(int compiles); // so many wait for each other: they fail if the others do not come
+void fake_meet(int compiles); // makes this many compilations wait for each other; they fail if the others do
+                              // not begin
 const char *fake_disorder(void);
 
-// Other fakes in the process have functions of these names: what this file calls is its own.
+// Other fakes in the process have functions of the same names, so this file calls functions of its own.
 static void fail(const char *function, int after, int code) {
     pthread_mutex_lock(&lock);
     snprintf(failing.function, sizeof failing.function, "%s", function);
@@ -116,12 +117,12 @@ const char *fake_disorder(void) {
 
 // Things ----------------------------------------------------------------------------------------------------
 
-// What callers hold. Things that are gone stay, so that whoever uses them is found out.
+// An object that callers hold. Destroyed ones are kept, so that their use is detected.
 struct thing {
     const char *kind; // "client", "error", "event", "buffer", "program", "compiled", "topology"
     bool is_gone;
-    int code;           // of an error, or of what an event tells: 0 if it is good
-    bool is_late;       // of an event: nobody waited yet
+    int code;           // of an error, or the result of an event: 0 if it succeeded
+    bool is_late;       // of an event: nothing has waited for it yet
     char message[200];  // of an error
     struct tensor type; // of a buffer
     uint8_t *element;   // of a buffer
@@ -182,7 +183,7 @@ static void end(struct thing *t) {
     t->text = NULL;
 }
 
-// At exit, for those who count what the process did not free.
+// Frees everything at exit, for tools that count leaks.
 __attribute__((destructor)) static void free_all(void) {
     for (struct thing *t = things, *next; t; t = next) {
         next = t->next;
@@ -226,7 +227,7 @@ static struct thing *buffer(const struct tensor *type) {
     return t;
 }
 
-// Whether this call is to fail. Each counts.
+// Counts a call, and returns an error if it is to fail.
 static struct pjrt_error *refuse(const char *function, size_t size, size_t least) {
     pthread_mutex_lock(&lock);
     calls++;
@@ -242,7 +243,7 @@ static struct pjrt_error *refuse(const char *function, size_t size, size_t least
                         : NULL;
 }
 
-// The same of a struct that another one points to.
+// Does the same for a structure that another one points to.
 static struct pjrt_error *refuse_part(const char *name, size_t size, size_t least) {
     least += setting("grown") ? 2 * sizeof(void *) : 0;
     return size < least ? error(INVALID, "%s of %zu bytes, %zu are needed", name, size, least) : NULL;
@@ -250,8 +251,8 @@ static struct pjrt_error *refuse_part(const char *name, size_t size, size_t leas
 
 // Functions -------------------------------------------------------------------------------------------------
 
-// Opens a function of the table: those that may fail, those that have done their work if they do, since what
-// is destroyed is gone, and those of errors, which cannot.
+// Opens a function of the table. There are three kinds: those that may fail; those that do their work even if
+// they fail, since what they destroy is gone; and those of errors, which cannot fail.
 #define FUNCTION(name)                                                         \
     static struct pjrt_error *run_##name(struct pjrt_##name *a);               \
     static struct pjrt_error *do_##name(struct pjrt_##name *a) {               \
@@ -312,7 +313,7 @@ FUNCTION(Event_Await) {
     return t->code ? error(t->code, "what the event was of failed") : GOOD;
 }
 
-// Devices have no more to them than their address.
+// A device is only an address.
 static char unit_of[UNITS_MOST];
 static struct pjrt_device *devices[UNITS_MOST];
 
@@ -383,7 +384,7 @@ static struct pjrt_error *compile(const struct pjrt_program *p, const char *opti
     struct tensor type[2][FAKE_ARGUMENTS];
     int count[2];
     if (!options || !bytes)
-        abort(); // as XLA does it
+        abort(); // as XLA does
     struct pjrt_error *small = refuse_part("program", p->struct_size, sizeof *p);
     if (small)
         return small;
@@ -451,7 +452,7 @@ static struct pjrt_error *run_program(struct thing *p, struct pjrt_LoadedExecuta
     return GOOD;
 }
 
-// An execution may also fail after it was taken: fake_fail("Execution", ...).
+// An execution may also fail after it was accepted: fake_fail("Execution", ...).
 FUNCTION(LoadedExecutable_Execute) {
     struct pjrt_error *later = refuse("Execution", sizeof *a + 16, sizeof *a);
     struct thing *t = (struct thing *)(void *)later;
@@ -552,7 +553,8 @@ FUNCTION(Executable_GetCostAnalysis) {
 }
 
 FUNCTION(Executable_OptimizedProgram) {
-    // HloModuleProto: its name, a computation `main` of one instruction, f32[8], with the compiler's remark.
+    // HloModuleProto: its name, and a computation `main` of one instruction, f32[8], with metadata of the
+    // compiler.
     static const char text[] = "\x0a\x04"
                                "fake\x1a\x44\x0a\x04"
                                "main\x12\x38\x0a\x06"

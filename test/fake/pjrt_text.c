@@ -1,5 +1,5 @@
-// pjrt_text.c - evaluates the StableHLO that elementwise programs are made of: arithmetic, slices, reshapes
-// and broadcasts of elements of 32 bits. Other ops are errors of the plugin's compiler.
+// pjrt_text.c - evaluates the StableHLO of elementwise programs: arithmetic, slices, reshapes and broadcasts
+// of 32-bit elements. Other ops are errors of the plugin's compiler.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ int64_t tensor_size(const struct tensor *t) {
     return size;
 }
 
-// Reads what follows "tensor<", as in "4x8xf32>".
+// Reads the type after "tensor<", such as "4x8xf32>".
 static const char *read_type(const char *at, struct tensor *out) {
     char *end;
     *out = (struct tensor){0};
@@ -33,7 +33,7 @@ static int read_types(const char *from, const char *end, struct tensor *out) {
     return count;
 }
 
-// The end of the list of arguments, whose attributes may hold brackets of their own.
+// Returns the end of the list of arguments, whose attributes may contain brackets.
 static const char *find_arrow(const char *main) {
     return strstr(main, ") -> (");
 }
@@ -53,7 +53,7 @@ bool text_signature(const char *text, struct tensor *argument, int *arguments, s
 
 struct value {
     struct tensor type;
-    uint32_t *element; // NULL: there is none
+    uint32_t *element; // NULL: there is no such value
 };
 
 struct machine {
@@ -92,7 +92,7 @@ static void arithmetic(const char *op, const struct value *a, const struct value
         out->element[i] = as_bits(apply(op, as_float(a->element[i]), as_float(b->element[i])));
 }
 
-// Each element of out is that of x at the positions along the axes that `axis` names.
+// Broadcasts: each element of out is that of x at its positions along the axes that `axis` names.
 static void broadcast(const struct value *x, const int64_t *axis, struct value *out) {
     for (int64_t i = 0; i < tensor_size(&out->type); i++) {
         int64_t position[FAKE_AXES], rest = i, from = 0;
@@ -121,7 +121,7 @@ static void slice(const struct value *x, const char *at, struct value *out) { //
     }
 }
 
-static struct value *find(struct machine *m, const char *name) { // "%12"
+static struct value *find(struct machine *m, const char *name) { // such as "%12"
     int index = name ? atoi(name + 1) : -1;
     return index >= 0 && index < FAKE_VALUES ? &m->value[index] : NULL;
 }

@@ -1,5 +1,4 @@
-// pjrt_text.h - what the two files of the plugin of test/fake/pjrt.c know of each other: programs that its
-// evaluator runs.
+// pjrt_text.h - the evaluator of programs, which test/fake/pjrt.c uses.
 
 #ifndef FAKE_PJRT_TEXT_H
 #define FAKE_PJRT_TEXT_H
@@ -18,12 +17,12 @@ struct tensor {
 
 int64_t tensor_size(const struct tensor *t);
 
-// The types of a module's arguments and results; false: it has no @main, or more than there is room for.
+// Finds the types of a module's arguments and results. Returns false if it has no @main, or too many of them.
 bool text_signature(const char *text, struct tensor *argument, int *arguments, struct tensor *result,
                     int *results);
-// Computes results, of which each has room, from arguments. The name of the first op that it does not know,
-// or that is of other elements than those of 32 bits; NULL: it is done. With `argument` NULL nothing is
-// computed.
+// Computes the results, whose memory the caller allocated, from the arguments. Returns the name of the first
+// op that is unknown, or has elements that are not 32 bits wide; NULL: done. If `argument` is NULL, it only
+// checks the program.
 const char *text_run(const char *text, void *const *argument, void *const *result);
 
 #endif

@@ -1,5 +1,5 @@
-// tpuv7_rt.c - a libtpuv7_rt.so for tests: SophGo's runtime with one chip whose memory is the host's. It does
-// not run code of the chip; a launch prints what it was given, and does what test_bm1690_chip.c expects of
+// tpuv7_rt.c - a libtpuv7_rt.so for tests: SOPHGO's runtime with one chip whose memory is the host's. It does
+// not run code of the chip; a launch prints its arguments, and computes what test_bm1690_chip.c expects of
 // its kernel.
 
 #include "tpuv7_rt.h"
@@ -22,7 +22,7 @@ static struct {
     struct tpuRtStream stream;
 } fake;
 
-// FAKE_TPU_FAIL=tpuRtMalloc:5 lets the first call of a function fail with a code.
+// With FAKE_TPU_FAIL=tpuRtMalloc:5, the first call of that function fails with that code.
 static tpuRtStatus_t fails(const char *function) {
     const char *wanted = getenv("FAKE_TPU_FAIL");
     size_t len = strlen(function);
@@ -77,7 +77,7 @@ tpuRtStatus_t tpuRtMemcpyD2S(void *to, const void *from, unsigned long long byte
     return tpuRtSuccess;
 }
 
-// What the compiler of the test makes: a mark, then the text.
+// Loads what the test's compiler writes: a marker, then the text.
 tpuRtKernelModule_t tpuRtKernelLoadModule(const char *data, size_t bytes, tpuRtStream_t stream) {
     struct tpuRtModule *module = malloc(sizeof *module);
     if (module && stream && bytes > 4 && !memcmp(data, "\177ELF", 4) && (module->code = strndup(data, bytes)))
@@ -95,7 +95,7 @@ tpuRtKernelModule_t tpuRtKernelLoadModuleFile(const char *path, tpuRtStream_t st
     return tpuRtKernelLoadModule(code, bytes, stream);
 }
 
-// The last call of a run: all memory is back.
+// The last call of a run: prints how many allocations are left.
 tpuRtStatus_t tpuRtKernelUnloadModule(tpuRtKernelModule_t module, tpuRtStream_t stream) {
     free(module->code);
     free(module);
@@ -103,7 +103,7 @@ tpuRtStatus_t tpuRtKernelUnloadModule(tpuRtKernelModule_t module, tpuRtStream_t 
     return stream ? tpuRtSuccess : tpuRtErrParam;
 }
 
-// The kernel of the test, twice(a: f32[n]) -> (y: f32[n]), has the arguments a, y, n; each core gets a copy
+// Runs the test's kernel, twice(a: f32[n]) -> (y: f32[n]), whose arguments are a, y, n; each core gets a copy
 // of them.
 tpuRtStatus_t tpuRtKernelLaunch(tpuRtKernelModule_t module, const char *name, void *arguments, uint32_t bytes,
                                 uint64_t groups, uint64_t blocks, tpuRtStream_t stream) {

@@ -1,5 +1,5 @@
-// tpuv7_rt.h - the functions of SophGo's runtime that kernels are run by, under the vendor's names, for tests
-// that have no such header.
+// tpuv7_rt.h - the functions of SOPHGO's runtime that run kernels, under the vendor's names, for tests
+// without the vendor's header.
 
 #ifndef TPUV7_RT_H
 #define TPUV7_RT_H

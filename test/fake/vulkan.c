@@ -1,16 +1,16 @@
-// vulkan.c - a driver of Vulkan in front of lavapipe's: it has less, does nothing before somebody waits, and
-// fails when it is told to.
+// vulkan.c - a Vulkan driver in front of lavapipe: it hides capabilities, does nothing until something waits
+// for it, and fails on request.
 //
-// The loader opens it through fake/vulkan.json (VK_DRIVER_FILES). FAKE_VULKAN is a list of what it lacks or
-// does, by commas:
-//   discrete   the host sees no memory of arrays; bar: it sees it, but has no cache for it
-//   gpu        it is a GPU, the first one of test/fake/cuda.c
-//   late       what is submitted runs when somebody waits for it, at the earliest
+// The loader opens it through fake/vulkan.json (VK_DRIVER_FILES). FAKE_VULKAN is a list of its properties,
+// separated by commas:
+//   discrete   the host cannot access the memory of arrays; bar: it can, but without a cache
+//   gpu        it is a GPU: the same chip as the first device of test/fake/cuda.c
+//   late       submitted work does not run until something waits for it
 //   push       push descriptors are missing; f64, i64, i16, i8, f16, storage8, storage16, subgroups,
-//              addresses: these are
-//   divide     quotients of f32 are wrong; multiply: products are
-//   buffers=N  storage buffers of a kernel; push_bytes=N: bytes of push constants; range=N: bytes of a
-//              storage buffer
+//              addresses: so are these
+//   divide     quotients of f32 are wrong; multiply: products are wrong
+//   buffers=N  most storage buffers of a kernel; push_bytes=N: most bytes of push constants; range=N: most
+//              bytes of a storage buffer
 // Tests find fake_fail and the like (fake.h) by dlsym.
 
 #include "device/vulkan/vulkan_api.h"
@@ -28,8 +28,8 @@
 typedef void *get_address(void *of, const char *name);
 
 #ifdef __aarch64__
-// Lavapipe compiles for the CPU that LLVM names, with instructions that virtual machines may hide (SVE). This
-// one, which has none of them, is found before LLVM's own.
+// Lavapipe compiles for the CPU that LLVM detects, with instructions that virtual machines may hide (SVE).
+// This function, which names a CPU without them, is found before LLVM's own.
 struct llvm_text {
     const char *data;
     size_t len;
@@ -40,13 +40,13 @@ EXPORT struct llvm_text llvm_host(void) {
 }
 #endif
 
-static get_address *next_instance; // lavapipe's
+static get_address *next_instance; // lavapipe's function
 static struct vulkan_instance_api instance_api;
 static struct vulkan_device_api api;
 
 // What it is told -------------------------------------------------------------------------------------------
 
-// Whether a word is in FAKE_VULKAN, and the number behind it.
+// Returns whether FAKE_VULKAN has a word, and sets the number after it.
 static bool lacks(const char *word, uint32_t *number) {
     const char *list = getenv("FAKE_VULKAN");
     size_t len = strlen(word);
@@ -67,8 +67,8 @@ static struct {
     int64_t calls;
 } failing = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-// The after-th call from now on of a function, or of "" any, fails with the code; a device that is lost stays
-// so.
+// Makes the after-th call from now on of a function, or if it is "" of any, fail with the code; a lost device
+// stays lost.
 EXPORT void fake_fail(const char *function, int after, int code) {
     pthread_mutex_lock(&failing.lock);
     snprintf(failing.function, sizeof failing.function, "%s", function);
@@ -101,7 +101,7 @@ static void get_features(vk_chip c, struct vk_features *out) {
     out->flag[VK_FLOAT64] &= !lacks("f64", NULL);
     out->flag[VK_INT64] &= !lacks("i64", NULL);
     out->flag[VK_INT16] &= !lacks("i16", NULL);
-    for (struct vk_features *f = out->next; f; f = f->next) { // all begin alike
+    for (struct vk_features *f = out->next; f; f = f->next) { // all structures begin alike
         if (f->record == VK_RECORD_FEATURES11 && lacks("storage16", NULL))
             f->flag[VK_STORAGE16] = f->flag[VK_UNIFORM_STORAGE16] = f->flag[VK_PUSH16] = 0;
         if (f->record != VK_RECORD_FEATURES12)
@@ -128,7 +128,7 @@ static void get_properties(vk_chip c, struct vk_properties *out) {
     lacks("push_bytes", &out->limits.push_bytes);
     lacks("range", &out->limits.storage_range);
     out->driver +=
-        lacks("divide", NULL) + 2 * lacks("multiply", NULL); // other versions: they round otherwise
+        lacks("divide", NULL) + 2 * lacks("multiply", NULL); // other versions, since they round differently
     if (lacks("gpu", NULL))
         out->kind = VK_KIND_GPU;
     for (struct vk_properties11 *p = out->next; p; p = p->next) {
@@ -151,7 +151,8 @@ static int get_extensions(vk_chip c, const char *layer, uint32_t *count, struct 
 
 // Memory ----------------------------------------------------------------------------------------------------
 
-// Lavapipe has one type. A GPU's own memory, what the host writes and what it reads are three.
+// Lavapipe has one type of memory. This GPU has three: its own, one that the host writes, and one that the
+// host reads.
 static const uint32_t discrete[] = {VK_LOCAL, VK_VISIBLE | VK_COHERENT, VK_VISIBLE | VK_COHERENT | VK_CACHED};
 
 static void get_memory_types(vk_chip c, struct vk_memory_types *out) {
@@ -194,7 +195,7 @@ static struct {
         vk_commands commands;
         vk_handle semaphore;
         uint64_t value;
-    } waiting[64]; // a ring would be more than batches need
+    } waiting[64]; // enough for all batches, without a ring
 } late = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static int submit_one(vk_queue q, vk_commands commands, vk_handle semaphore, uint64_t value) {
@@ -241,9 +242,9 @@ static int wait_semaphores(vk_device d, const struct vk_semaphore_wait *w, uint6
 
 // Code ------------------------------------------------------------------------------------------------------
 
-enum { OP_TYPE_FLOAT = 22, OP_FADD = 129, OP_FMUL = 133, OP_FDIV = 136 }; // of SPIR-V
+enum { OP_TYPE_FLOAT = 22, OP_FADD = 129, OP_FMUL = 133, OP_FDIV = 136 }; // opcodes of SPIR-V
 
-// Makes products of quotients of f32, or sums of products.
+// Replaces quotients of f32 by products, or products by sums.
 static void spoil(uint32_t *word, size_t words, bool divides) {
     uint32_t from = divides ? OP_FDIV : OP_FMUL, to = divides ? OP_FMUL : OP_FADD;
     uint32_t f32 = 0;
@@ -272,7 +273,7 @@ static int make_shader(vk_device d, const struct vk_make_shader *make, const voi
 
 // Failing ---------------------------------------------------------------------------------------------------
 
-// name, parameters, arguments: what only fails.
+// name, parameters, arguments: functions that are passed on unless they fail
 #define FAILING(F)                                                                                          \
     F(vkCreateBuffer, (vk_device d, const struct vk_make_buffer *m, const void *a, vk_handle *o),           \
       (d, m, a, o))                                                                                         \
@@ -367,10 +368,11 @@ EXPORT int vk_icdNegotiateLoaderICDInterfaceVersion(uint32_t *version) {
     void *library = NULL;
     Dl_info self;
     if (dladdr(names, &self)) {
-        char cache[1000]; // code for another CPU is of no use to others
+        char cache[1000]; // code for another CPU must not get into the shared cache
         snprintf(cache, sizeof cache, "%.900s.cache", self.dli_fname);
         setenv("MESA_SHADER_CACHE_DIR", cache, 0);
-        dlopen(self.dli_fname, RTLD_NOW | RTLD_GLOBAL); // what it exports comes before what others have
+        dlopen(self.dli_fname, RTLD_NOW | RTLD_GLOBAL); // its symbols are found before those of other
+                                                        // libraries
     }
     for (size_t i = 0; i < LENGTH(names) && !library; i++)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);

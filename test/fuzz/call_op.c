@@ -1,8 +1,9 @@
-// call_op.c - finds a function in this program's own symbols and calls it as the ABI wants its arguments.
+// call_op.c - finds a function among this program's own symbols, and calls it with arguments passed as the
+// ABI requires.
 //
-// Both ABIs that we build for take integers and pointers in one set of registers and doubles in another; a
-// pair of words, such as a zl_shape, takes two registers or none. What finds no register goes to the stack,
-// word by word.
+// Both ABIs that we build for pass integers and pointers in one set of registers and doubles in another; a
+// pair of words, such as a zl_shape, takes two registers or none. Arguments without a register are passed on
+// the stack, word by word.
 
 #include "fuzz/call_op.h"
 
@@ -31,7 +32,8 @@ static const Elf64_Ehdr *own_file(void) {
     return file;
 }
 
-// The value of a function's symbol: its address, up to where the program was loaded. 0: there is none.
+// Returns the value of a function's symbol, which is its address relative to where the program was loaded; 0
+// if there is none.
 static uintptr_t symbol_value(const char *name) {
     const Elf64_Ehdr *file = own_file();
     if (!file)
@@ -124,7 +126,8 @@ bool op_argument_fitting(const zl_op_info *op, const zl_param *param, union op_a
 // Calls -----------------------------------------------------------------------------------------------------
 
 #if defined(__x86_64__)
-enum { REGISTERS = 6, LATER_FIT = true }; // a word may take the register that a pair before it could not use
+enum { REGISTERS = 6, LATER_FIT = true }; // a word may take a register that was left over when a pair did not
+                                          // fit
 #else
 enum { REGISTERS = 8, LATER_FIT = false };
 #endif
@@ -188,7 +191,8 @@ static void add_argument(struct frame *f, zl_param_type type, const union op_arg
 typedef zl_array array_call(REGISTER_TYPES, REAL_TYPES, STACK_TYPES);
 typedef bool bool_call(REGISTER_TYPES, REAL_TYPES, STACK_TYPES);
 
-__attribute__((no_sanitize("undefined"))) // newer ones compare the types of a call with those of the function
+__attribute__((no_sanitize("undefined"))) // newer sanitizers compare the types of a call with those of the
+                                          // function
 static bool
 call(op_function *function, bool returns_bool, const struct frame *f, zl_array *result) {
     if (returns_bool)
@@ -204,6 +208,6 @@ bool call_op(const zl_op_info *op, op_function *function, const union op_argumen
     for (int i = 0; i < op->params; i++)
         add_argument(&f, op->param[i].type, &argument[i]);
     if (!CHECK(f.stacked <= 10))
-        return false; // STACK_TYPES must grow with it
+        return false; // then STACK_TYPES needs more parameters
     return call(function, op->returns_bool, &f, result);
 }

@@ -1,5 +1,5 @@
-// graph_nodes.c - what nodes of random graphs are: elementwise ops, casts, reductions, patterns of models,
-// products and views.
+// graph_nodes.c - the kinds of nodes in random graphs: elementwise ops, casts, reductions, patterns of
+// models, products and views.
 
 #include "random_graph.h"
 
@@ -11,7 +11,7 @@ static const struct random_node *first_input(const struct random_graph *g, const
 
 // Elementwise -----------------------------------------------------------------------------------------------
 
-// Most calls are of ops that keep numbers small: what has become NaN shows no error.
+// Most calls are of ops that keep numbers small, since NaN hides errors.
 static const struct row {
     const char *name;
     zl_array (*one)(zl_array);
@@ -109,7 +109,7 @@ static const char *reduction_name(int pick) {
     return reductions[pick].name;
 }
 
-// The last axis, mostly; else another, or all.
+// Chooses mostly the last axis, otherwise another one, or all.
 static bool choose_axes(struct random_graph *g, struct random_node *n) {
     int ndim = first_input(g, n)->ndim;
     if (ndim == 0)
@@ -242,7 +242,7 @@ static zl_array apply_expand_dims(const struct random_node *n, const struct fuzz
     return zl_expand_dims(in[0], axes_of(n));
 }
 
-// Only axes that are 1 for all sizes.
+// Chooses only axes that have size 1 for all sizes.
 static bool choose_ones(struct random_graph *g, struct random_node *n) {
     const struct random_node *from = first_input(g, n);
     for (int i = 0; i < from->ndim; i++)
@@ -256,7 +256,7 @@ static zl_array apply_squeeze(const struct random_node *n, const struct fuzz_siz
     return zl_squeeze(in[0], axes_of(n));
 }
 
-// Two axes become one, or one that was two is two again, perhaps the other way round.
+// Merges two axes into one, or divides a merged one again, perhaps in the other order.
 static bool choose_reshape(struct random_graph *g, struct random_node *n) {
     const struct random_node *from = first_input(g, n);
     if (from->ndim == 0)

@@ -34,8 +34,8 @@ zl_shape fuzz_shape(const struct random_node *n, const struct fuzz_sizes *s, int
 
 // Graphs ----------------------------------------------------------------------------------------------------
 
-// Matrices, nodes that nothing reads yet and late ones are worth more: graphs are deep, and little is in
-// vain.
+// Returns how preferable a node is as an input: matrices, nodes that are not read yet, and late nodes are
+// preferred, so that graphs are deep, and little is computed in vain.
 static int worth(const struct random_graph *g, int at) {
     const struct random_node *n = &g->node[at];
     int64_t product = 1;
@@ -45,7 +45,7 @@ static int worth(const struct random_graph *g, int at) {
     return (is_matrix ? 4 * FUZZ_NODES : 0) + (n->is_read ? 0 : 2 * FUZZ_NODES) + at;
 }
 
-// The best of some.
+// Returns the best of `some` random nodes.
 static int any_node(struct random_graph *g, int some) {
     int best = (int)fuzz_between(g, 0, g->nodes - 1);
     while (--some > 0) {
@@ -60,7 +60,8 @@ static zl_array apply(const struct random_node *n, const struct fuzz_sizes *s, c
     return n->kind->apply(n, s, in);
 }
 
-// An axis may have each size once: rows x rows would be too many elements.
+// Records a node's dtype and shape. Returns false if it is too large: each size may occur only once in it,
+// since rows x rows would be too many elements.
 static bool note_result(struct random_node *n, zl_array x) {
     int64_t product = 1;
     if (!x || zl_ndim(x) > FUZZ_RANK)
@@ -80,7 +81,7 @@ static bool try_node(struct random_graph *g, zl_array *node) {
         return false;
     zl_array x = node[g->nodes] = apply(&n, &fuzz_probe, node);
     bool ok = note_result(&n, x);
-    zl_clear_error(); // ops that this dtype does not have, shapes that do not fit
+    zl_clear_error(); // errors of ops that lack this dtype, or of shapes that do not fit
     for (int i = 0; ok && i < 2; i++)
         if (n.in[i] >= 0)
             g->node[n.in[i]].is_read = true;
@@ -89,7 +90,7 @@ static bool try_node(struct random_graph *g, zl_array *node) {
     return ok;
 }
 
-// A matrix first, then rows, columns, numbers, weights and stacks of matrices.
+// Adds leaves: a matrix first, then rows, columns, numbers, weights and stacks of matrices.
 static void add_leaf(struct random_graph *g, zl_array *node) {
     static const struct {
         int ndim;
@@ -104,7 +105,7 @@ static void add_leaf(struct random_graph *g, zl_array *node) {
     node[g->nodes++] = zl_zeros((zl_shape){n->dim, n->ndim}, n->dtype);
 }
 
-// Which nodes the outputs need; how many.
+// Finds the nodes that the outputs need, and returns how many they are.
 static int find_needed(const struct random_graph *g, bool *needed) {
     int count = 0;
     memset(needed, 0, sizeof *needed * FUZZ_NODES);
@@ -119,7 +120,8 @@ static int find_needed(const struct random_graph *g, bool *needed) {
     return count;
 }
 
-// First the one that needs the most, then what nothing reads, and sometimes a node in the middle.
+// Chooses first the node that needs the most others, then nodes that are not read, and sometimes an inner
+// node.
 static void choose_outputs(struct random_graph *g) {
     bool needed[FUZZ_NODES];
     int most = 0, best = g->nodes - 1, wanted = (int)fuzz_between(g, 1, FUZZ_OUTPUTS);
@@ -151,7 +153,7 @@ void fuzz_make(struct random_graph *g, uint64_t seed) {
     choose_outputs(g);
 }
 
-// Around the size where calls begin to be fused, and well above; rows of any length.
+// Sizes around the one at which calls begin to be fused, and well above it; rows of any length.
 struct fuzz_sizes fuzz_random_sizes(struct random_graph *g) {
     static const int64_t most[] = {100, 8191, 8192, 9000, 20000, 20000, 60000, 60000};
     int64_t elements = most[fuzz_between(g, 0, COUNT(most) - 1)];
@@ -165,7 +167,8 @@ static double any_number(struct random_graph *g) {
     static const double odd[] = {0.0, -0.0, 1.0 / 0.0, -1.0 / 0.0, 0.0 / 0.0, 1e30, 0.5, -1e-30};
     if (g->is_odd && fuzz_between(g, 0, 2000) == 0)
         return odd[fuzz_between(g, 0, COUNT(odd) - 1)];
-    if (g->is_odd && fuzz_between(g, 0, 200) == 0) // far from the others, yet finite in most of what follows
+    if (g->is_odd && fuzz_between(g, 0, 200) == 0) // of another magnitude than the others, but finite in most
+                                                   // later results
         return ldexp((double)fuzz_between(g, -4096, 4096), fuzz_between(g, -150, 100));
     return (double)fuzz_between(g, -40000, 40000) / 16384;
 }

@@ -1,7 +1,8 @@
-// random_graph.h - random graphs that can be built again, for other sizes and data, and printed.
+// random_graph.h - random graphs that can be built again for other sizes and data, and printed.
 //
-// A graph is made on arrays of probe sizes, four primes: an axis of 6 is rows times columns, whatever their
-// numbers are when the graph is built. So it keeps its structure, and what was made for it serves all sizes.
+// A graph is first made with probe sizes, which are four primes: an axis of 6 is rows times columns, whatever
+// sizes these have when the graph is built. So its structure does not change, and plans and kernels made for
+// it serve all sizes.
 
 #ifndef RANDOM_GRAPH_H
 #define RANDOM_GRAPH_H
@@ -18,10 +19,10 @@ struct fuzz_sizes {
 struct random_node {
     const struct node_kind *kind;
     int in[2];   // earlier nodes; -1: none
-    int pick;    // which of its kind
+    int pick;    // which op of its kind
     int axes, axis[FUZZ_RANK];
-    bool keep;       // axes that are reduced
-    bool has_number; // instead of a second input
+    bool keep;       // reduced axes stay, with size 1
+    bool has_number; // a number replaces the second input
     bool is_read;    // by a later node
     double number;
     zl_dtype dtype;          // of the result
@@ -31,19 +32,19 @@ struct random_node {
 
 struct random_graph {
     uint64_t seed, random;
-    int nodes, leaves; // leaves are the first nodes
+    int nodes, leaves; // the leaves are the first nodes
     struct random_node node[FUZZ_NODES];
     int outputs, output[FUZZ_OUTPUTS];
-    bool is_odd; // its data has infinities, NaN, zeros and numbers far apart
+    bool is_odd; // its data include infinities, NaN, zeros and numbers of very different magnitudes
 };
 
 void fuzz_make(struct random_graph *g, uint64_t seed);
 struct fuzz_sizes fuzz_random_sizes(struct random_graph *g);
 
-// Arrays for the leaves, evaluated and retained.
+// Makes arrays for the leaves, evaluated and retained.
 bool fuzz_make_leaves(struct random_graph *g, const struct fuzz_sizes *s, zl_array *leaf);
 
-// The outputs, retained and not evaluated. When `alone`, every node is evaluated by itself on the way.
+// Builds the outputs, retained and not evaluated. If `alone`, each node is evaluated separately meanwhile.
 bool fuzz_build(const struct random_graph *g, const struct fuzz_sizes *s, const zl_array *leaf, bool alone,
                  zl_array *out);
 
@@ -54,22 +55,24 @@ void fuzz_print(const struct random_graph *g, const struct fuzz_sizes *s);
 
 struct node_kind {
     const char *name;
-    int weight; // how often it is taken
+    int weight; // how often it is chosen
     int inputs;
-    // What is random about it besides its inputs; NULL: nothing. false: it cannot be made of them.
+    // Chooses what is random about it besides its inputs; NULL: nothing. Returns false if it cannot be made
+    // from them.
     bool (*choose)(struct random_graph *g, struct random_node *n);
     zl_array (*apply)(const struct random_node *n, const struct fuzz_sizes *s, const zl_array *in);
-    const char *(*name_of)(int pick); // NULL: name says all
+    const char *(*name_of)(int pick); // NULL: the name suffices
 };
 
 extern const struct node_kind fuzz_leaf;
 const struct node_kind *fuzz_any_kind(struct random_graph *g);
 zl_dtype fuzz_any_dtype(struct random_graph *g);
 
-// What nodes are made with. A graph has random numbers of its own: the same for the same seed.
+// For kinds of nodes. A graph has its own random numbers, which are the same for the same seed.
 extern const struct fuzz_sizes fuzz_probe;
 uint64_t fuzz_draw(struct random_graph *g);
 int64_t  fuzz_between(struct random_graph *g, int64_t lo, int64_t hi);
-zl_shape fuzz_shape(const struct random_node *n, const struct fuzz_sizes *s, int64_t *room); // of the result
+zl_shape fuzz_shape(const struct random_node *n, const struct fuzz_sizes *s, int64_t *room); // shape of the
+                                                                                             // result
 
 #endif

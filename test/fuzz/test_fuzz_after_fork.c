@@ -1,9 +1,9 @@
-// test_fuzz_after_fork.c - forks at random moments while other threads do what the library does: every child
-// computes, and ends.
+// test_fuzz_after_fork.c - forks at random moments while other threads use the library: every child computes,
+// and exits.
 //
 // Covers: evaluations on the callers' threads and on workers of streams, compiled functions, sorts and
-// products on the pool, the memory cache, and streams being made, all at once; children that evaluate, read
-// what was pending, and fork again. A child that hangs is ended by an alarm.
+// products on the pool, the memory cache, and the creation of streams, all at the same time; children that
+// evaluate, read pending arrays, and fork again. An alarm ends a child that hangs.
 
 #include "test.h"
 
@@ -19,7 +19,7 @@ static atomic_bool stops;
 static atomic_int wrong;
 static zl_compiled compiled;
 
-// The result that a thread may be computing, for children to read.
+// An array that a thread may be computing, for children to read.
 static struct {
     struct lock lock;
     zl_array array;
@@ -49,7 +49,7 @@ static double on_a_new_stream(zl_array x) {
     return sum;
 }
 
-// One of the kinds of work, of which the result is known.
+// Does one kind of work whose result is known. Returns whether it is right.
 static bool do_something(int kind, int64_t rows) {
     zl_array x = zl_full(ZL_SHAPE(rows, 64), zl_scalar(2), ZL_FLOAT32);
     double elements = 64.0 * (double)rows;
@@ -71,7 +71,7 @@ static bool do_in_scope(int kind, int64_t rows) {
     return right;
 }
 
-// A long evaluation on a worker, which children may find under way.
+// Begins a long evaluation on a worker, so that children may be forked while it runs.
 static void begin_long(void) {
     zl_scope scope = zl_scope_begin();
     zl_array x = zl_multiply(zl_ones(ZL_SHAPE(200, 200), ZL_FLOAT32), zl_scalar(1.0 / 200));
@@ -100,7 +100,7 @@ static void *work(void *data) {
     return NULL;
 }
 
-// Either the number, or the error that says what happened to it.
+// Returns whether the pending array can be evaluated, or has the error that says why it cannot.
 static bool read_pending(void) {
     zl_array x = pending.array;
     if (!x || zl_eval(x))

@@ -1,8 +1,9 @@
-// test_fuzz_cache.c - the kernel cache in folders full of crafted names: what it did not make stays as it is.
+// test_fuzz_cache.c - the kernel cache in folders full of crafted names: files that it did not write do not
+// change.
 //
 // Covers: ZL_CACHE_DIR at a folder that others use too; files, folders and symbolic links, old and new, with
-// names that the cache itself gives or nearly so, beside its subfolder, in its place and inside it; a cache
-// that is over its limit.
+// names that the cache itself uses or similar ones, next to its subfolder, in its place and inside it; a
+// cache that is above its limit.
 
 #include "test.h"
 
@@ -17,7 +18,7 @@
 
 enum { KEPT = 64, DEPTH = 3, PATHS = 4096 };
 
-// Files that must be there afterwards, each with its own path as its text.
+// Files that must exist afterwards; each contains its own path.
 static char (*kept)[PATHS];
 static int kept_count;
 
@@ -50,7 +51,7 @@ static void make_old(const char *path) {
     utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW);
 }
 
-// A file in a folder of the cache that has one of its own names is its to remove.
+// The cache may remove a file in one of its folders if the name is one of its own.
 static bool is_own_name(const char *name) {
     return !strncmp(name, "kernel.", 7) || !strcmp(name, "sum") || !strncmp(name, "sum.", 4);
 }
@@ -62,7 +63,7 @@ static void put_file(const char *path, const char *name, bool inside) {
         snprintf(kept[kept_count++], PATHS, "%s", path);
 }
 
-// Inside: below the cache's own subfolder. Outside is where links lead.
+// inside: below the cache's own subfolder. outside: the target of links.
 static void put_any(const char *folder, const char *outside, int depth, bool inside) {
     const char *name = any_name();
     char path[PATHS];

@@ -1,9 +1,9 @@
-// test_fuzz_files.c - files that are not what they should be: an error or arrays, never a crash, a read
-// outside them, or memory and time beyond what their size allows.
+// test_fuzz_files.c - damaged files: they give an error or arrays, but never a crash, a read outside of them,
+// or more memory and time than their size permits.
 //
-// Covers, for npy, npz, safetensors and gguf: random bytes, bits, numbers and pieces in the wrong place;
-// fields copied over each other, such as offsets that make parts overlap; names that are empty, very long, no
-// UTF-8, paths, hold a NUL, or come twice; counts, sizes and lengths that are huge; every file cut at every
+// Covers, for npy, npz, safetensors and gguf: random bytes, bits, numbers, and pieces in the wrong place;
+// fields copied over each other, such as offsets, so that parts overlap; names that are empty, very long, not
+// UTF-8, paths, with a NUL, or duplicates; huge counts, sizes and lengths; every file truncated at every
 // byte. Covers, for saving: places that are files, symbolic links in chains, in loops and to nothing,
 // directories and FIFOs.
 
@@ -18,7 +18,7 @@
 
 static const char *const formats[] = {"npy", "npz", "npz_compressed", "safetensors", "gguf"};
 
-// An array under a name that nobody would choose. Names that are there already are left out.
+// Adds an array with an unusual name, unless the name exists already.
 static void add_crafted(zl_file *file) {
     static const char *const names[] = {
         "../../etc/passwd", "/",  "a/b", ".npy", "a.npy", "\xff\xfe", "\xc3",
@@ -49,7 +49,8 @@ static zl_file *make_file(const char *format) {
     return file;
 }
 
-// What formats begin things with: an entry of a zip's directory, its end, a length before a name.
+// Finds a marker with which formats begin parts: an entry of a zip's directory, its end, a length before a
+// name.
 static size_t find_mark(const unsigned char *data, size_t bytes, size_t from) {
     static const unsigned char marks[][4] = {
         {'P', 'K', 1, 2}, {'P', 'K', 3, 4}, {'P', 'K', 5, 6}, {'e', 't', 's', '"'}};
@@ -60,8 +61,8 @@ static size_t find_mark(const unsigned char *data, size_t bytes, size_t from) {
     return from;
 }
 
-// Copies a field over another of its kind, as two that follow the same mark are: parts that overlap, names
-// that come twice.
+// Copies a field over another one of the same kind, namely after the same marker, so that parts overlap or
+// names are duplicates.
 static void copy_field(unsigned char *data, size_t bytes) {
     size_t half = bytes / 2, wide = (size_t)1 << test_random() % 5;
     size_t a = find_mark(data, bytes, (size_t)test_between(0, (int64_t)half));
@@ -71,7 +72,8 @@ static void copy_field(unsigned char *data, size_t bytes) {
         memmove(data + b + in, data + a + in, wide);
 }
 
-// A byte, a run of bytes, a number that is big or small, a field that belongs elsewhere, or the length.
+// Changes a byte, some consecutive bytes, a number to a large or small one, a field to one from elsewhere, or
+// the length.
 static void damage(unsigned char *data, size_t *bytes) {
     static const uint64_t numbers[] = {0, 1, 2, 3, 8, UINT32_MAX, INT64_MAX, UINT64_MAX, 1ull << 60};
     size_t at = (size_t)test_between(0, (int64_t)*bytes - 1), left = *bytes - at;
@@ -89,7 +91,7 @@ static void damage(unsigned char *data, size_t *bytes) {
     }
 }
 
-// All that was loaded is read.
+// Reads everything that was loaded.
 static void touch(const zl_file *file) {
     for (int i = 0; i < zl_file_count(file); i++)
         ZL_SCOPE
@@ -115,7 +117,7 @@ static long most_memory(void) {
 }
 
 TEST(damaged_files) {
-    int64_t count = test_long() ? 1000000 : test_quick() ? 400 : 4000; // of each format
+    int64_t count = test_long() ? 1000000 : test_quick() ? 400 : 4000; // per format
     long before = most_memory();
     for (size_t f = 0; f < COUNT(formats); f++) {
         zl_file *file = make_file(formats[f]);
@@ -132,14 +134,15 @@ TEST(damaged_files) {
         zl_free(data);
         zl_file_free(file);
     }
-    CHECK(most_memory() - before < 1 << 20); // a sanitizer keeps some of what is freed
+    CHECK(most_memory() - before < 1 << 20); // a sanitizer keeps some freed memory
 }
 
-// Headers that promise far more than the file has: counts and lengths of all sizes where formats have theirs.
+// Headers that promise far more than the file contains: counts and lengths of all sizes, in the formats'
+// fields.
 TEST(files_with_huge_counts) {
     static const struct {
         const char *format;
-        int at[6]; // fields; from the end if negative
+        int at[6]; // offsets of fields; from the end if negative
     } places[] = {{"npy", {6, 8, 10}},
                   {"npz", {18, 22, 26, -12, -14, -6}},
                   {"npz_compressed", {18, 22, 26, -12, -14, -6}},
@@ -170,7 +173,7 @@ TEST(files_with_huge_counts) {
     }
 }
 
-// Every beginning of a file, byte by byte.
+// Every beginning of a file, for each length.
 TEST(files_that_end_early) {
     for (size_t f = 0; f < COUNT(formats); f++) {
         zl_file *file = make_file(formats[f]);
@@ -206,7 +209,7 @@ static mode_t kind_of(int which) {
     return lstat(place(which), &now) == 0 ? now.st_mode : 0;
 }
 
-// Nothing, a file, a link to any of the places, a directory or a FIFO.
+// Makes nothing, a file, a link to any of the places, a directory or a FIFO.
 static void make_place(int which) {
     char target[32];
     snprintf(target, sizeof target, "%d.npy", (int)test_between(0, PLACES - 1));
@@ -245,6 +248,6 @@ TEST(saving_to_any_place) {
                     CHECK(remove(place(i)) == 0);
             }
             CHECK(rmdir(test_folder()) == 0 &&
-                  mkdir(test_folder(), 0777) == 0); // nothing else was left there
+                  mkdir(test_folder(), 0777) == 0); // there were no other files
         }
 }

@@ -1,8 +1,9 @@
-// test_fuzz_function.c - damaged files of functions: refused with an error, or harmless; never a crash.
+// test_fuzz_function.c - damaged files of functions: they are rejected with an error, or harmless; never a
+// crash.
 //
-// A file is changed in a few places. As it is, its checksums find that. With checksums that were made anew,
-// as somebody would who means harm, what the reader still takes is called and evaluated. Constants that share
-// their data are refused.
+// A file is changed in a few places, which its checksums detect. With checksums that are recomputed, as an
+// attacker would do, everything that the reader accepts is called and evaluated. Constants that share data
+// are rejected.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +44,7 @@ static void make_inputs(zl_array *in) {
     in[2] = zl_from_i32((int32_t[]){0, 2, 4}, ZL_SHAPE(3));
 }
 
-// Kernels from source: nothing here runs them, but files hold them.
+// Kernels from source, which files may contain; nothing here runs them.
 static bool kernels(void *data, int count, const zl_array *in, zl_outputs *out) {
     static const char *const names[] = {"a", "b", "y", "z"};
     const zl_shape shape[] = {ZL_SHAPE(4, 3), ZL_SHAPE(3)};
@@ -98,7 +99,7 @@ static void seal(uint8_t *file, size_t bytes) {
     memcpy(file + FUNCTION_HEADER - FUNCTION_DIGEST, digest, FUNCTION_DIGEST);
 }
 
-// Small numbers and powers of two find more than any bytes do.
+// Draws small numbers and powers of two, which find more errors than random bytes.
 static uint64_t odd_number(void) {
     switch (test_between(0, 3)) {
     case 0: return (uint64_t)test_between(0, 9);
@@ -108,7 +109,8 @@ static uint64_t odd_number(void) {
     }
 }
 
-// What is forged is mostly changed in one place of its structure: more is seldom read.
+// Changes a file. A file with recomputed checksums is mostly changed in only one place of its structure,
+// since files with more changes are seldom accepted.
 static size_t damage(uint8_t *file, size_t bytes, bool is_sealed) {
     int64_t from = is_sealed ? FUNCTION_HEADER : 0;
     int64_t to = is_sealed ? from + (int64_t)structure_bytes(file) : (int64_t)bytes;
@@ -132,7 +134,7 @@ static void evaluate(const zl_imported *f, const zl_array *in) {
     zl_outputs_free(out);
 }
 
-// Whether it could be read.
+// Returns whether the file could be read.
 static bool try_file(const uint8_t *file, size_t bytes, bool is_sealed) {
     bool read = false;
     ZL_SCOPE {
@@ -168,8 +170,8 @@ static void fuzz(zl_fn f, bool is_sealed, bool shapeless, int64_t count) {
         read += try_file(bad, left, is_sealed) && !same;
     }
     zl_set_memory_limit(limit);
-    // No checksum covers the unused bytes of the header and those between the parts. Of what is forged some
-    // must be read.
+    // No checksum covers the unused bytes of the header, and those between the parts. Some of the files with
+    // recomputed checksums must be readable.
     if (!CHECK(is_sealed ? read > 0 : read <= count / 20))
         test_note("%lld of %lld were read", (long long)read, (long long)count);
     free(bad);
@@ -189,7 +191,7 @@ TEST(forged_functions_are_harmless) {
     fuzz((zl_fn){.call = function}, true, true, tries() / 2);
 }
 
-// Where nothing can run them: on a GPU somebody else's kernel may do what it likes.
+// Uses the CPU, which cannot run these kernels: on a GPU a foreign kernel may do anything.
 TEST(forged_kernels_are_read_or_refused) {
     zl_scope scope = zl_scope_begin_on(zl_new_stream("cpu"));
     fuzz((zl_fn){.call = kernels}, true, false, tries() / 2);
@@ -197,7 +199,7 @@ TEST(forged_kernels_are_read_or_refused) {
     zl_scope_end(scope);
 }
 
-// Constants of the same bytes, by two shapes.
+// Uses two constants of the same bytes, with two shapes.
 static bool two_constants(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)data, (void)count;
     static const float ones[32] = {1};

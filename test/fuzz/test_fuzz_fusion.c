@@ -1,10 +1,10 @@
-// test_fuzz_fusion.c - random graphs, fused, give the bits that they give op by op.
+// test_fuzz_fusion.c - random graphs have the same bits fused as op by op.
 //
-// A graph's reference is every node evaluated by itself while nothing is fused. Evaluated at once, through a
-// compiled function and differentiated, on one thread and on two, again and again with other sizes and data,
-// it must come out the same: a graph that runs often may get kernels of its own on the way. NaN is NaN,
-// whatever its bits. One graph in four has infinities, NaN, zeros and numbers far apart among its data. Both
-// sides share the ops' formulas: whether those are right is for test_fuzz_values.c.
+// A graph's reference is every node evaluated separately, without fusion. Evaluated at once, through a
+// compiled function, and differentiated, on one thread and on two, repeatedly with other sizes and data, its
+// results must be the same; a graph that runs often may get kernels of its own meanwhile. All NaNs are equal.
+// The data of one graph in four include infinities, NaN, zeros and numbers of very different magnitudes. Both
+// sides use the same formulas of the ops, which test_fuzz_values.c tests.
 
 #include "random_graph.h"
 
@@ -15,7 +15,7 @@
 enum way { TOGETHER, COMPILED, GRADIENT, WAYS };
 static const char *const way_names[] = {"evaluated at once", "through zl_compile", "its gradient"};
 
-// A graph with what it is called with now.
+// A graph with its current sizes and leaves.
 struct trial {
     struct random_graph graph;
     struct fuzz_sizes sizes;
@@ -43,7 +43,7 @@ static bool call_graph(void *data, int count, const zl_array *in, zl_outputs *ou
     return ok;
 }
 
-// A number that depends on all outputs.
+// Computes a number that depends on all outputs.
 static bool call_loss(void *data, int count, const zl_array *in, zl_outputs *out) {
     const struct trial *t = data;
     zl_array result[FUZZ_OUTPUTS] = {NULL}, loss = zl_scalar(0);
@@ -89,7 +89,7 @@ static int results_of(const struct trial *t, enum way way) {
 
 enum { RESULTS = FUZZ_LEAVES > FUZZ_OUTPUTS ? FUZZ_LEAVES : FUZZ_OUTPUTS };
 
-// The results, evaluated and retained.
+// Computes the results, evaluated and retained.
 static bool compute(struct trial *t, enum way way, bool alone, zl_array *out) {
     bool ok = false;
     memset(out, 0, sizeof *out * RESULTS);
@@ -105,7 +105,7 @@ static bool compute(struct trial *t, enum way way, bool alone, zl_array *out) {
     return ok;
 }
 
-// Nothing is fused, and as far as the graph is built here, every node is evaluated by itself.
+// Computes without fusion; nodes that are built here are evaluated separately.
 static bool compute_alone(struct trial *t, enum way way, zl_array *out) {
     int64_t fused = zl_counter("fused");
     zl_set_compile_mode(ZL_COMPILE_NO_FUSE);
@@ -123,7 +123,7 @@ static double part_value(const void *data, zl_dtype dtype) {
     return value;
 }
 
-// The first part (of complex numbers there are two) in which a and b differ; -1: none.
+// Returns the first part (complex numbers have two) in which a and b differ; -1: none.
 static int64_t first_difference(const char *a, const char *b, size_t bytes, zl_dtype dtype) {
     zl_dtype part = dtype == ZL_COMPLEX64 ? ZL_FLOAT32 : dtype;
     size_t item = zl_dtype_size(part);
@@ -138,7 +138,7 @@ static int64_t first_difference(const char *a, const char *b, size_t bytes, zl_d
     return -1;
 }
 
-// Whether they are the same; if not, and it is not quiet, what differs.
+// Returns whether the arrays are equal; if not, prints the difference unless `quiet` is set.
 static bool is_same(zl_array got, zl_array want, int which, bool quiet) {
     zl_dtype dtype = zl_dtype_of(want), part = dtype == ZL_COMPLEX64 ? ZL_FLOAT32 : dtype;
     size_t bytes = zl_nbytes(want), item = zl_dtype_size(part);
@@ -164,7 +164,7 @@ static bool are_same(const struct trial *t, enum way way, const zl_array *got, c
     return same;
 }
 
-// Whether a way gives the bits of the reference; both are computed.
+// Computes the reference and one way, and returns whether they have the same bits.
 static bool holds(struct trial *t, enum way way, bool quiet) {
     zl_array want[RESULTS], got[RESULTS];
     bool ok =
@@ -174,7 +174,7 @@ static bool holds(struct trial *t, enum way way, bool quiet) {
     return ok;
 }
 
-// The first node that is wrong when it is asked for alone is what a person wants to see.
+// Finds the first node that is wrong when it is the only output, and prints its graph.
 static void report(const struct trial *failed, enum way way) {
     struct trial t = *failed;
     t.graph.outputs = 1;
@@ -221,7 +221,7 @@ static bool take_new_data(struct trial *t, bool other_sizes) {
     return fuzz_make_leaves(&t->graph, &t->sizes, t->leaf);
 }
 
-// On one thread and on two in turns. What has no derivative is as it should be.
+// Checks a way on one thread and on two in turns. A graph without a derivative passes.
 static bool check_way(struct trial *t, enum way way, int times) {
     zl_array want[RESULTS], got[RESULTS];
     bool same = true, known = compute_alone(t, way, want);
@@ -242,7 +242,7 @@ static bool check_way(struct trial *t, enum way way, int times) {
 
 enum { BATCH = 20, PASSES = 3, FAILURES_MOST = 3 };
 
-// All graphs of a batch once, then again: kernels that are made in the background have time to appear.
+// Runs all graphs of a batch once, then again, so that kernels made in the background have time to appear.
 static int run_batch(uint64_t first, int count) {
     static struct trial trials[BATCH];
     bool failed[BATCH] = {false};
@@ -273,8 +273,8 @@ TEST(fused_graphs_give_the_bits_of_single_ops) {
     CHECK(zl_counter("fused") > fused);
 }
 
-// One size, other data now and then, until any kernel that evaluation makes for graphs that run often is
-// there.
+// Uses one size, with other data now and then, until evaluation has made the kernels for graphs that run
+// often.
 TEST(fused_graphs_that_run_often_give_the_same_bits) {
     int threads = zl_threads(),
         graphs = test_long()    ? 200
@@ -295,7 +295,7 @@ TEST(fused_graphs_that_run_often_give_the_same_bits) {
 
 enum { SHARED = 4, THREADS = 3 };
 
-// Graphs that all threads run, and what they give.
+// Graphs that all threads run, and the expected results.
 struct shared {
     struct trial trial[SHARED];
     zl_array want[SHARED][RESULTS];
@@ -315,7 +315,7 @@ static void *run_shared(void *data) {
     return NULL;
 }
 
-// A kernel may take the place of a row program while others run it.
+// A kernel may replace a row program while other threads run it.
 TEST(threads_run_the_same_fused_graphs) {
     static struct shared s;
     pthread_t thread[THREADS];

@@ -1,10 +1,10 @@
-// test_fuzz_graph.c - random small graphs give the same bits however they are evaluated.
+// test_fuzz_graph.c - random small graphs have the same bits however they are evaluated.
 //
 // A graph is a function of its seed: elementwise ops, views, reductions, joins and casts over all dtypes. It
 // is built again for each way: all at once, node by node, asynchronously on two streams, and in processes
-// without row programs, with other numbers of threads and with scalar kernels. NaN is NaN, whatever its bits:
-// no compiler keeps them. It finds evaluations that differ, not formulas that are wrong: those are for
-// test_fuzz_values.c.
+// without row programs, with other numbers of threads, and with scalar kernels. All NaNs are equal, since
+// compilers do not preserve their bits. This finds evaluations that differ, not wrong formulas, which
+// test_fuzz_values.c finds.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ struct graph {
     int64_t longest; // size of the longest axis of leaves
 };
 
-// The graph's own random numbers, so that another process makes the same graph.
+// Draws from the graph's own random numbers, so that another process makes the same graph.
 static uint64_t draw(struct graph *g) {
     g->random += 0x9e3779b97f4a7c15;
     return hash_bytes(&g->random, sizeof g->random, 1);
@@ -76,7 +76,7 @@ static zl_array as_row_wants(const struct row *r, zl_array x) {
     return (r->rule & REAL) && zl_dtype_of(x) == ZL_COMPLEX64 ? zl_real(x) : x;
 }
 
-// An array that can stand beside x: another node if their shapes fit, one element of it, a number, or x
+// Returns an operand for an op with x: another node if their shapes fit, one element of it, a number, or x
 // itself.
 static zl_array partner(struct graph *g, zl_array x) {
     int64_t dim[2 * RANKS];
@@ -171,7 +171,7 @@ static zl_array taken(struct graph *g, zl_array x) {
     return zl_ndim(x) ? zl_take(x, at, (int)between(g, 0, zl_ndim(x) - 1)) : zl_take_flat(x, at);
 }
 
-// Slices of the first axis put elsewhere, or added; some of them twice.
+// Writes slices of the first axis to other places, or adds them; some of them twice.
 static zl_array scattered(struct graph *g, zl_array x) {
     int64_t dim[RANKS + 1] = {3};
     int rank = zl_ndim(x);
@@ -224,7 +224,7 @@ static zl_array scanned(struct graph *g, zl_array x) {
     }
 }
 
-// Positions of equal elements are part of the result.
+// Sorts x, or returns the positions that sort it, which show the order of equal elements.
 static zl_array sorted(struct graph *g, zl_array x) {
     int rank = zl_ndim(x), axis = rank ? (int)between(g, 0, rank - 1) : 0;
     if (rank == 0)
@@ -271,7 +271,7 @@ static zl_array (*const makers[])(struct graph *, zl_array) = {
     along,       updated,     scanned,     sorted,
 };
 
-// The last is a slice: what it leaves out of others may not be computed.
+// Makes a node. The last one is a slice: elements of other nodes that it does not read may not be computed.
 static zl_array new_node(struct graph *g) {
     bool is_last = g->nodes == NODES - 1;
     if (g->nodes < 2 || (!is_last && between(g, 0, 9) == 0))
@@ -279,15 +279,15 @@ static zl_array new_node(struct graph *g) {
     zl_array x = any_node(g), y = (is_last ? slice : makers[between(g, 0, COUNT(makers) - 1)])(g, x);
     if (y && zl_ndim(y) <= RANKS && zl_size(y) <= 60000)
         return y;
-    zl_clear_error(); // ops that this dtype does not have: the same in every way
+    zl_clear_error(); // ops that lack this dtype, in every way
     return zl_positive(x);
 }
 
-// Builds the graph and evaluates it on the way as its way says. All nodes are retained: release_nodes ends
-// that.
+// Builds the graph, and meanwhile evaluates it in the graph's way. All nodes are retained until
+// release_nodes.
 static bool build_graph(struct graph *g, uint64_t seed) {
     g->random = seed;
-    g->longest = between(g, 0, 2) ? 6 : 6000; // the large ones run as row programs, on several threads
+    g->longest = between(g, 0, 2) ? 6 : 6000; // large graphs run as row programs, on several threads
     for (g->nodes = 0; g->nodes < NODES; g->nodes++) {
         bool flip = draw(g) & 1;
         zl_scope scope = zl_scope_begin_on(g->way == ON_TWO_STREAMS ? g->stream[flip] : NULL);
@@ -309,7 +309,7 @@ static void release_nodes(struct graph *g, int count) {
 
 static const char nan_text[] = "NaN";
 
-// Hash of an array's dtype, shape and elements; 0 after an error.
+// Returns a hash of an array's dtype, shape and elements; 0 after an error.
 static uint64_t hash_of(zl_array x) {
     zl_dtype dtype = zl_dtype_of(x);
     zl_shape shape = zl_shape_of(x);
@@ -328,7 +328,7 @@ static uint64_t hash_of(zl_array x) {
     return ok ? hash | 1 : 0;
 }
 
-// The hashes of the graph's last nodes. TOGETHER, nothing but these is retained when they are evaluated.
+// Computes the hashes of the graph's last nodes. If it is evaluated TOGETHER, only these are retained.
 static bool hash_graph(enum way way, zl_stream one, zl_stream two, uint64_t seed, uint64_t *hash) {
     struct graph g = {.way = way, .stream = {one, two}};
     zl_array *root = &g.node[NODES - ROOTS];
@@ -376,7 +376,7 @@ TEST(graphs_evaluated_in_any_order_give_the_same_bits) {
 
 static const char child_variable[] = "ZL_TEST_FUZZ_GRAPH";
 
-// In a process that was started with the variable set, "first seed, count": prints the hashes and ends.
+// In a process that was started with the variable set to "first seed, count": prints the hashes and exits.
 __attribute__((constructor)) static void print_hashes(void) {
     unsigned long long first;
     int count;
@@ -403,7 +403,7 @@ static FILE *start_with(const char *setting, uint64_t first, int count) {
     return popen(command, "r");
 }
 
-// Whether the next ROOTS lines are these hashes. *ended: there are no lines.
+// Returns whether the next ROOTS lines are these hashes. Sets *ended if there are no lines.
 static bool same_as(FILE *other, const uint64_t *want, bool *ended) {
     char line[256];
     bool same = true;
@@ -415,7 +415,8 @@ static bool same_as(FILE *other, const uint64_t *want, bool *ended) {
     return same;
 }
 
-// How many graphs gave the same bits in a process with that setting; it ends early if that one did.
+// Returns how many graphs had the same bits in a process with that setting; stops if that process ended
+// early.
 static int compare_with(const char *setting, uint64_t first, int count) {
     FILE *other = start_with(setting, first, count);
     bool ended = !other;

@@ -1,8 +1,8 @@
-// test_fuzz_input.c - every public op with arguments that may make no sense: an error or a result, never a
-// crash.
+// test_fuzz_input.c - every public op with arguments that may be invalid: it gives an error or a result,
+// never a crash.
 //
-// The ops and what they take come from zl_op(). Sizes that do not fit into memory, axes that are not there,
-// NULL, NaN, dtypes that do not exist: all may come together. Small results are also evaluated.
+// The ops and their parameters come from zl_op(). Sizes that do not fit into memory, axes that do not exist,
+// NULL, NaN and invalid dtypes may all occur together. Small results are also evaluated.
 
 #include <limits.h>
 #include <math.h>
@@ -15,7 +15,7 @@ enum {
     POOL = 24,      // arrays to choose from
     LIST = 16,      // numbers in a shape or a list of axes
     OUTPUTS = 4096, // room for the results of one call
-    SMALL = 100000, // elements of what is evaluated
+    SMALL = 100000, // largest number of elements that are evaluated
 };
 
 // Values ----------------------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ static int some_axis(void) {
     return test_between(0, 7) ? (int)test_between(-4, 4) : odd[test_between(0, COUNT(odd) - 1)];
 }
 
-// Where it may be the number of results: not more than there is room for.
+// Draws a number that may be the number of results, and so must not exceed the room for them.
 static int some_count(void) {
     return (int)(test_between(0, 4) ? test_between(-1, 3) : test_between(-5, OUTPUTS));
 }
@@ -52,7 +52,7 @@ static const char *some_string(void) {
     return strings[test_between(0, COUNT(strings) - 1)];
 }
 
-struct lists { // what the arguments of one call point to
+struct lists { // memory to which the arguments of one call point
     int64_t size[4][LIST];
     int axis[4][LIST];
     zl_array array[4][LIST];
@@ -76,7 +76,7 @@ static zl_axes some_axes(struct lists *l) {
     return (zl_axes){test_between(0, 30) ? axis : NULL, count};
 }
 
-// Arrays of all ranks, dtypes and layouts; numbers; no elements; too many elements; NULL.
+// Draws an array: all ranks, dtypes and layouts, numbers, empty arrays, too many elements, NULL.
 static zl_array some_array(void) {
     int64_t dim[10];
     int rank = (int)(test_between(0, 6) ? test_between(0, 4) : 10);
@@ -110,8 +110,8 @@ static void fill_pool(zl_array *pool) {
 
 // Calls -----------------------------------------------------------------------------------------------------
 
-// Ops whose arrays must have so many axes and fit together: some calls have two equal ones, and 1 for every
-// number.
+// Ops whose arrays must have this number of axes and fit together: some calls have two equal ones, and 1 for
+// every number.
 static const struct {
     const char *name;
     int rank;
@@ -130,12 +130,14 @@ static zl_array fitting_array(const char *op) {
 }
 
 struct attempt {
-    bool fits; // first is a fitting_array
-    zl_array first; // of a tame call: lists fit its rank, other arrays are it or a number. NULL: it is not
+    bool fits; // the first array is a fitting_array
+    zl_array first; // of a call with fitting arguments: lists fit its rank, and other arrays are it or a
+                    // number. NULL: arguments are random
     union op_argument argument[OP_PARAMS];
     struct lists lists;
-    bool has_null; // an array is NULL: the result is too, and no error need be said
-    int64_t most;  // elements of the largest array
+    bool has_null; // an array is NULL: then the result is NULL too, and no error is needed
+    int64_t most;  // not 0: only 2 arrays of the pool, and small numbers, for ops with many arguments that
+                   // must fit together
     // not 0: few arrays, 2 of the pool, and small numbers: some of the ops want much that fits together
     int plain;
     bool has_output;
@@ -211,14 +213,14 @@ static void choose_arguments(struct attempt *a, zl_array *pool, const zl_op_info
             choose_argument(a, pool, &op->param[i], &a->argument[i]);
 }
 
-// What came out is an array like any other: it says what it is, and can be computed if it is small.
+// Uses a result like any other array: queries it, and evaluates it if it is small.
 static void use(const struct attempt *a, zl_array y) {
     CHECK(zl_ndim(y) >= 0 && zl_size(y) >= 0 && (unsigned)zl_dtype_of(y) < ZL_DTYPE_COUNT);
     if (a->most <= SMALL && zl_size(y) <= SMALL && !zl_eval(y))
         CHECK(zl_error() != NULL);
 }
 
-// What a call did that it must not; NULL if nothing.
+// Returns what a call did wrong; NULL if nothing.
 static const char *misbehaviour(const struct attempt *a, const char *name, bool ok) {
     const char *error = zl_error();
     if (ok)
@@ -228,9 +230,9 @@ static const char *misbehaviour(const struct attempt *a, const char *name, bool 
     return strstr(error, name) ? NULL : "the error does not name it";
 }
 
-// Adds to *succeeded or *wrong.
+// Calls an op, and increments *succeeded or *wrong.
 static void try_op(const zl_op_info *op, op_function *function, zl_array *pool, int *succeeded, int *wrong) {
-    static struct attempt a; // its room for outputs is large
+    static struct attempt a; // static, because its room for outputs is large
     zl_array y;
     memset(&a, 0, sizeof a);
     a.plain = test_between(0, 2) == 0 ? (int)test_between(1, 3) : 0;

@@ -1,9 +1,9 @@
-// test_fuzz_runs.c - what `zellige bench` reads and may come from another machine, with hostile texts and
-// numbers: metrics.json, the index of runs, journals, recorded checks and suites.
+// test_fuzz_runs.c - files that `zellige bench` reads and that may come from another machine, with hostile
+// texts and numbers: metrics.json, the index of runs, journals, recorded comparisons and suites.
 //
-// Texts are made of markup, formulas, links, commands of terminals and broken characters; numbers are huge,
-// tiny, negative or no numbers. Each file is refused or read; what is read is written as HTML, Markdown, CSV
-// and JSON, and compared. The page must have no tags and attributes but the report's own, the table no
+// Texts contain markup, formulas, links, commands for terminals and broken characters; numbers are huge,
+// tiny, negative or invalid. Each file is rejected or read; a run that was read is written as HTML, Markdown,
+// CSV and JSON, and compared. The page must have no tags and attributes but the report's own, the table no
 // formulas, and no output a control character.
 
 #include "test.h"
@@ -18,7 +18,7 @@
 
 // Files -----------------------------------------------------------------------------------------------------
 
-// As they stand in JSON.
+// Texts as written in JSON.
 static void add_text(struct text *out) {
     static const char *const pieces[] = {
         "</title><script>alert(1)</script>",
@@ -61,7 +61,7 @@ static void add_text(struct text *out) {
     text_add(out, "\"");
     for (int64_t i = test_between(0, 6); i > 0; i--) {
         const char *piece = pieces[test_between(0, COUNT(pieces) - 1)];
-        if (strcmp(piece, "\\u0000") || !test_between(0, 20)) // the reader refuses this one
+        if (strcmp(piece, "\\u0000") || !test_between(0, 20)) // the reader rejects this one
             text_add(out, "%s", piece);
     }
     text_add(out, "\"");
@@ -74,7 +74,8 @@ static void add_number(struct text *out) {
     if (test_between(0, 2))
         text_add(out, "%.9g", test_uniform(0, 1e6));
     else
-        text_add(out, "%s", odd[test_between(0, COUNT(odd) - 1 - !!test_between(0, 9))]); // NaN is no JSON
+        text_add(out, "%s", odd[test_between(0, COUNT(odd) - 1 - !!test_between(0, 9))]); // NaN is not valid
+                                                                                          // JSON
 }
 
 static void add_members(struct text *out, void (*add)(struct text *), const char *names) {
@@ -128,7 +129,7 @@ static void add_row(struct text *out, int index) {
     add_members(out, add_text, "throttle");
     text_add(out, "\"clock_mhz\": 1}, \"id\": \"gemm/f32/%d\", ", index);
     if (test_between(0, 1))
-        add_members(out, add_text, "id"); // of two the last counts
+        add_members(out, add_text, "id"); // the last of two members counts
     add_numbers(out, "size");
     text_add(out, ", ");
     add_numbers(out, "samples_s");
@@ -174,7 +175,7 @@ static bool is_word_of(const char *word, size_t len, const char *list) {
     return strstr(list, key);
 }
 
-// The attributes of a tag, up to its end, which is returned; NULL: one is not the report's own.
+// Skips the attributes of a tag, and returns its end; NULL if one is not the report's own.
 static const char *skip_attributes(const char *at) {
     static const char own[] = " lang charset http-equiv content name rel href class data-value viewBox role "
                               "aria-label x y x1 y1 x2 y2 cx cy r "
@@ -235,7 +236,7 @@ static bool has_formula(const char *table) {
     return field != 0;
 }
 
-// Line feeds, tabs and, in CSV, carriage returns aside.
+// Returns whether there are control characters, except line feeds, tabs and carriage returns, which CSV uses.
 static bool has_control(const char *text) {
     for (const unsigned char *at = (const unsigned char *)text; *at; at++)
         if ((*at < ' ' && !strchr("\n\t\r", *at)) || *at == 127 ||
@@ -319,7 +320,7 @@ TEST(hostile_runs_make_harmless_reports) {
             if (has[k])
                 bench_run_free(&runs[k]);
     }
-    CHECK(read > cases / 4); // most of what is hostile is still a run
+    CHECK(read > cases / 4); // most hostile files are still runs
 }
 
 TEST(hostile_journals_checks_and_suites_are_read_or_refused) {

@@ -1,8 +1,8 @@
-// test_fuzz_text.c - tokenizers, rank files and chat templates with damage anywhere: bytes that change, go,
-// come twice or are cut off.
+// test_fuzz_text.c - damaged tokenizers, rank files and chat templates: bytes are changed, removed or
+// duplicated, or the file is truncated.
 //
-// Each is refused with an error that names the file, or opens and encodes, decodes and renders without a
-// crash, a leak or a hang.
+// Each is rejected with an error that names the file, or opens, and then encodes, decodes and renders without
+// a crash, a leak or a hang.
 
 #include "test.h"
 

@@ -1,14 +1,14 @@
-// test_fuzz_tile.c - texts of the tile language with mistakes in them: a message or a kernel, never a crash
+// test_fuzz_tile.c - texts of the tile language with mistakes: they give a message or a kernel, never a crash
 // or a hang.
 //
-// Covers two kinds of texts. The examples of doc/tile.md are changed a little: bytes, words, numbers, sizes
-// that are symbolic or huge, and pieces of other examples; some are read with values for the types, params
-// and ops that they name. What is read is printed and read again, to the same text; some of it goes through
-// all passes to C and to the targets of groups. And kernels of buffers and views of random sizes, numbers and
-// symbols, of which the exact sizes are known: they are refused where a size is negative, does not fit into
-// 64 bits, or is larger than the memory that it views, and nowhere else. And maps and loops that read and
-// write neighbours, of random dtypes, sizes with and without known divisors, offsets, masks and branches:
-// groups of threads, which move them by vectors where they can, give what the kernel says.
+// Covers three kinds of texts. First, examples of doc/tile.md with small changes: bytes, words, numbers,
+// symbolic or huge sizes, and pieces of other examples; some are read with values for the types, params and
+// ops that they name. A text that can be read is printed and read again, with the same result; some go
+// through all passes to C and to the targets with groups. Second, kernels with buffers and views of random
+// sizes, numbers and symbols, whose exact values are known: they must be rejected if and only if a size is
+// negative, does not fit into 64 bits, or is larger than the memory that it views. Third, maps and loops that
+// read and write adjacent elements, with random dtypes, sizes with and without known divisors, offsets, masks
+// and branches: groups of threads, which move vectors where they can, must have the results of the kernel.
 
 #include "test.h"
 
@@ -175,7 +175,7 @@ static const char *some_word(void) {
     return words[test_between(0, COUNT(words) - 1)];
 }
 
-// A piece of any example.
+// Inserts a piece of any example.
 static void splice(struct change *c, int at) {
     const char *from = c->example[test_between(0, c->examples - 1)];
     int begin = some_place(from);
@@ -184,7 +184,7 @@ static void splice(struct change *c, int at) {
     replace(c->text, at, (int)test_between(0, 60), piece);
 }
 
-// Brackets within brackets: deeper than a stack should be asked for.
+// Inserts nested brackets, deeper than a stack allows.
 static void nest(struct change *c, int at) {
     static const char *const open[] = {"(", "[", "{", "-", "!", "if n > 1 {", "for i in 2 {", "abs("};
     char deep[3000] = "";
@@ -233,7 +233,7 @@ static bool read_again(const char *printed) {
     return good;
 }
 
-// Values for what the text may name; NULL mostly, as most texts name nothing.
+// Returns values for names that the text may have; mostly NULL, since most texts have none.
 static const char *some_values(void) {
     static const char *const values[] = {"ITEM=bf16",
                                          "ITEM=u8,COMBINE=minimum",
@@ -285,7 +285,7 @@ TEST(fuzz_tile_text) {
 
 // Sizes -----------------------------------------------------------------------------------------------------
 
-// An expression as text, and its value, unless that or a part of it does not fit into 64 bits.
+// An expression as text, and its value, unless the value or that of a part does not fit into 64 bits.
 struct size {
     char text[200];
     int64_t value;
@@ -335,7 +335,7 @@ struct made_buffer {
     int64_t bytes;
 };
 
-// "f32[n, 4]", and what it takes.
+// Writes a type such as "f32[n, 4]". Returns the memory that it takes.
 static struct made_buffer some_shape(struct text *out, int64_t n) {
     static const struct {
         const char *name;
@@ -400,8 +400,8 @@ struct runs_text {
     struct text out;
     const char *type[IN + OUT];
     int offset[IN + OUT]; // where rows begin in their buffer
-    const char *row;      // the index along the first axis
-    bool in_place;        // what the first output holds may be read
+    const char *row;      // index along the first axis
+    bool in_place;        // the old values of the first output may be read
     bool has_tile, has_local, has_at;
 };
 
@@ -460,7 +460,7 @@ static void store(struct runs_text *t, int which, const char *column) {
     t->in_place = false;
 }
 
-// A body for one column, of up to six statements.
+// Writes a body for one column, of up to six statements.
 static void body(struct runs_text *t, const char *column) {
     bool has_local = test_between(0, 2) == 0, has_at = t->has_at && test_between(0, 1),
          is_branch = test_between(0, 5) == 0;

@@ -1,11 +1,11 @@
-// test_fuzz_values.c - ops on numbers that lie far apart, against arithmetic of the host.
+// test_fuzz_values.c - ops on numbers of very different magnitudes, compared with arithmetic of the host.
 //
 // Covers the elementwise ops whose result is exact or rounded once: arithmetic, division with remainder,
 // roots, rounding, comparisons, bits and shifts, of every real dtype; and isclose of every pair of integer
 // dtypes. Operands are pairs of the dtype's extremes, subnormal numbers, random bits, powers of two of any
 // size, and numbers next to multiples of each other. The reference does not use the library's formulas: fmod
-// of libm, double for narrower floats, 128 bits for integers. Both operands are arrays or one of them is a
-// single number; the op is alone or fused with another one; on the CPU and on every device that runs kernels.
+// of libm, double for narrower floats, 128 bits for integers. Both operands are arrays, or one is a single
+// number; the op is alone or fused with another one; on the CPU and on every device that runs kernels.
 
 #include <math.h>
 #include <string.h>
@@ -16,8 +16,7 @@ enum { COUNT_OF_PAIRS = 1000 };
 
 // Floats ----------------------------------------------------------------------------------------------------
 
-// Numbers of dtype d are rounded once by going through it; f16 and bf16 arithmetic is that of f32, rounded at
-// the end.
+// Rounds to f32, once, unless d is f64; arithmetic of f16 and bf16 is that of f32, rounded at the end.
 static double rounded(zl_dtype d, double x) {
     float narrow = (float)x;
     return d == ZL_FLOAT64 ? x : narrow;
@@ -39,7 +38,7 @@ static double floored(zl_dtype d, double a, double b) {
     return floor(rounded(d, a / b));
 }
 
-// As numpy.remainder and numpy.divmod are defined.
+// Computes the remainder by the definition of numpy.remainder and numpy.divmod.
 static double remains(zl_dtype d, double a, double b) {
     double r = fmod(a, b);
     if (b == 0 || isnan(r))
@@ -125,14 +124,15 @@ static double sign(zl_dtype d, double a, double b) {
 
 __extension__ typedef __int128 wide;
 
-// What an op gives before it wraps around; shifts see the width. b of a unary op is not looked at.
+// Return an op's result before it wraps around; only shifts use the width. Unary ops ignore b.
 static wide whole_sum(wide a, wide b, int bits) {
     return (void)bits, a + b;
 }
 static wide whole_difference(wide a, wide b, int bits) {
     return (void)bits, a - b;
 }
-static wide whole_product(wide a, wide b, int bits) { // of 64 bits: as much as counts
+static wide whole_product(wide a, wide b, int bits) { // for 64 bits only the low half, which is all that
+                                                      // counts
     return (void)bits, (wide)((uint64_t)a * (uint64_t)b);
 }
 static wide whole_quotient(wide a, wide b, int bits) {
@@ -263,14 +263,14 @@ static double real_far_apart(zl_dtype d, double near_to) {
     double x = 0;
     switch (test_between(0, 4)) {
     case 0: x = list[test_between(0, (int)COUNT(list) - 1)]; break;
-    case 1: { // any bits
+    case 1: { // random bits
         uint64_t bits = test_random();
         dtype_convert(&x, ZL_FLOAT64, &bits, d, 1);
         break;
     }
     case 2: x = ldexp(test_uniform(1, 2), test_between(-range, range)); break;
     case 3: x = test_between(0, 100); break;
-    default: x = near_to * test_between(-1000, 1000); // and its neighbours, where d rounds it
+    default: x = near_to * test_between(-1000, 1000); // the product, and by d's rounding, its neighbours
     }
     return test_random() & 1 ? -x : x;
 }
@@ -290,7 +290,7 @@ static int bits_of(zl_dtype d) {
     return 8 * (int)zl_dtype_size(d);
 }
 
-// One pair of numbers in memory, as dtype has them.
+// Writes one pair of numbers in the dtype's format.
 static void fill(zl_dtype d, char *a, char *b) {
     if (dtype_is_integer(d)) {
         int64_t x = whole_far_apart(bits_of(d)), y = test_between(0, 5) ? whole_far_apart(bits_of(d)) : x;
@@ -319,7 +319,7 @@ static double real_at(zl_dtype d, const char *at) {
     return x;
 }
 
-// What the op has to give for one pair, in the memory of the result.
+// Writes the expected result of one pair in the format of the result's dtype.
 static void expect(const struct reference *r, zl_dtype d, const char *a, const char *b, zl_dtype to,
                    char *out) {
     if (dtype_is_integer(d)) {
@@ -338,7 +338,7 @@ static bool is_same(zl_dtype d, const char *a, const char *b) {
 
 struct pairs {
     zl_dtype dtype;
-    int64_t a_step, b_step; // 0: one number
+    int64_t a_step, b_step; // 0: a single number
     char a[COUNT_OF_PAIRS * 8], b[COUNT_OF_PAIRS * 8];
 };
 
@@ -365,7 +365,7 @@ static zl_array apply(const struct reference *r, zl_array a, zl_array b) {
     return r->one ? r->one(a) : r->two(a, b);
 }
 
-// Alone, then with a product by one that changes no bits but makes it part of a fused kernel.
+// Checks the op alone, then with a product by one, which changes no bits but makes it part of a fused kernel.
 static void check_op(const struct reference *r, const struct pairs *p) {
     if (!(dtype_is_integer(p->dtype) ? r->whole != NULL : r->real != NULL))
         return;
@@ -379,7 +379,7 @@ static void check_op(const struct reference *r, const struct pairs *p) {
         compare(r, p, zl_multiply(apply(r, zl_multiply(a, zl_scalar_int(1)), b), zl_scalar_int(1)));
 }
 
-// Of the ops, division always and one in so many of the others: a device compiles a kernel for each.
+// Checks division, and one of every `others` other ops, because a device compiles a kernel for each.
 static void check_dtype(zl_dtype d, int others) {
     struct pairs p = {.dtype = d};
     size_t item = zl_dtype_size(d);
@@ -414,7 +414,7 @@ TEST(numbers_far_apart_on_devices) {
     on_devices(check_some_values);
 }
 
-// Two integers of any dtypes are close by what their float64 says.
+// Returns whether two integers of any dtypes are close, by their values in float64.
 static bool is_close(double a, double b, double rtol, double atol) {
     return fabs(a - b) <= atol + rtol * fabs(b);
 }

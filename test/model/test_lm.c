@@ -1,5 +1,5 @@
-// test_lm.c - language models against transformers and mlx-lm, on the tiny checkpoints that make_lm_cases.py
-// wrote.
+// test_lm.c - language models compared with transformers and mlx-lm, on the tiny checkpoints that
+// make_lm_cases.py wrote.
 
 #include <math.h>
 #include <stdio.h>
@@ -52,14 +52,14 @@ static void close_case(struct fixture *f) {
     zl_model_close(f->model);
 }
 
-// The largest difference, in standard deviations of what is expected.
+// Returns the largest difference, in standard deviations of the expected values.
 static double apart(zl_array is, zl_array expected) {
     zl_array far = zl_max(zl_abs(zl_subtract(is, expected)));
     return zl_item(zl_divide(far, zl_std(expected, 0)));
 }
 
-// `near`: standard deviations that are allowed. Transformers computes the delta rule in chunks, whose sums
-// are others.
+// `near` is the allowed difference, in standard deviations. Transformers computes the delta rule in chunks,
+// whose sums are rounded differently.
 static void check_forward(const char *name, double near) {
     struct fixture f;
     if (open_case(&f, name)) {
@@ -123,7 +123,7 @@ TEST(gradients_of_all_parameters_are_those_of_transformers) {
         }
 }
 
-// The most likely ids, with a prompt in chunks of some size.
+// Checks the most likely ids, with the prompt computed in chunks of some size.
 static void check_greedy(const char *name, int chunk) {
     struct fixture f;
     char error[256] = "";
@@ -170,8 +170,8 @@ TEST(quantised_matrices_are_those_of_mlx_lm) {
     check_greedy("qwen3_quantized", 7);
 }
 
-// The tensors of a hybrid checkpoint as mlx-lm's conversion names and lays them out: without what sees, norms
-// with 1 in them, and convolutions (channels, width, 1).
+// Saves the tensors of a hybrid checkpoint with the names and layouts of mlx-lm's conversion: without vision,
+// with 1 added to norms, and convolutions as (channels, width, 1).
 static bool save_as_mlx(zl_file *from, const char *path) {
     static const char old[] = "model.language_model.";
     char name[160];
@@ -215,7 +215,7 @@ TEST(conversions_of_mlx_lm_compute_the_same) {
     close_case(&f);
 }
 
-// What decoding `count` ids plans, and how often it asks for memory.
+// The numbers of plans and of allocations while `count` ids are decoded.
 struct work {
     int64_t plans;
     long allocations;
@@ -248,7 +248,7 @@ TEST(a_step_of_decoding_plans_and_allocates_nothing) {
             decode(s, 20);
             struct work w = decode(s, 30);
             CHECK_EQ_INT(w.plans, 0);
-            if (i == 0) // others have kernels that sort or scan, which take room for themselves
+            if (i == 0) // other samplers have kernels that sort or scan, which allocate memory
                 CHECK_EQ_INT(w.allocations, 0);
             zl_sequence_close(s);
         }
@@ -256,7 +256,7 @@ TEST(a_step_of_decoding_plans_and_allocates_nothing) {
     }
 }
 
-// The cache gets more pages: the next loop has the plans of the last one.
+// When the cache gets more pages, the next loop uses the plans of the last one.
 TEST(a_cache_that_grows_plans_nothing_anew) {
     struct fixture f;
     char error[256] = "";
@@ -265,9 +265,9 @@ TEST(a_cache_that_grows_plans_nothing_anew) {
         for (int i = 0; i < 250; i++)
             prompt[i] = i % 5;
         zl_sequence s = zl_sequence_start(f.model, prompt, 250, NULL, error, sizeof error);
-        decode(s, 20); // over 256 positions
+        decode(s, 20); // beyond 256 positions
         CHECK_EQ_INT(decode(s, 220).plans, 0);
-        CHECK(decode(s, 60).plans <= 1); // over 512, once more: what joins old and new pages
+        CHECK(decode(s, 60).plans <= 1); // beyond 512, once more: joining old and new pages
         zl_sequence_close(s);
     }
     close_case(&f);
@@ -297,7 +297,7 @@ TEST(a_sequence_goes_on_after_ids_are_appended) {
     close_case(&f);
 }
 
-// The ids that a sequence draws behind a prompt, alone.
+// Draws ids with a sequence of its own after a prompt.
 static void draw_alone(zl_model model, const int32_t *prompt, int64_t length, const zl_sampling *how,
                        int count, int32_t *id) {
     char error[256] = "";
@@ -315,7 +315,7 @@ static void random_ids(int32_t *id, int count) {
         id[i] = (int32_t)test_between(0, 39);
 }
 
-// Goes back to a length and on with other ids, and compares with a sequence that began with them.
+// Trims a sequence and continues with other ids, and compares with a sequence that began with them.
 static void check_trim(const char *name) {
     struct fixture f;
     char error[256] = "";
@@ -340,7 +340,7 @@ static void check_trim(const char *name) {
                     !CHECK_EQ_INT(token.id, expected[k]))
                     test_note("%s, trimmed to %d", name, length);
         }
-        // Without anything appended the last id is what the next one is drawn from.
+        // If nothing is appended, the next id is drawn from the last one.
         draw_alone(f.model, id, 3, NULL, 2, expected);
         CHECK(zl_sequence_trim(s, 3, error, sizeof error));
         for (int k = 0; k < 2; k++)
@@ -361,7 +361,7 @@ TEST(a_trimmed_sequence_goes_on_as_if_it_had_never_been_longer) {
     }
 }
 
-// A copy goes on as its sequence does, and neither changes the other.
+// A copy continues like its sequence, and neither affects the other.
 static void check_copy(const char *name) {
     struct fixture f;
     char error[256] = "";
@@ -402,8 +402,8 @@ TEST(a_copy_of_a_sequence_is_a_snapshot) {
 
 enum { MEMBERS = 4, STEPS = 10 };
 
-// Sequences of different lengths and options in one batch, of which one leaves and comes back and one is
-// closed: each draws what it draws alone.
+// Sequences of different lengths and options in one batch, of which one leaves and returns and one is closed:
+// each draws the ids that it draws alone.
 static void check_batch(const char *name) {
     struct fixture f;
     char error[256] = "";
@@ -469,8 +469,8 @@ static zl_array last_row(zl_array logits) {
     return zl_slice(logits, ZL_SHAPE(0, length - 1, 0), ZL_SHAPE(1, length, INT64_MAX), ZL_SHAPE(1, 1, 1));
 }
 
-// The ids that a sequence with rounded keys and values draws, and one of a batch, are the most likely ones of
-// the logits that are computed from the same codes.
+// The ids that a sequence with quantised keys and values draws, alone or in a batch, are the most likely ones
+// by logits that are computed from the same codes.
 static void check_rounded(zl_model model, int bits) {
     char error[256] = "";
     int32_t id[24];
@@ -523,7 +523,7 @@ TEST(keys_and_values_may_be_kept_as_codes) {
 
 // Sampling --------------------------------------------------------------------------------------------------
 
-// How often ids are drawn first, of many sequences that differ in their seed.
+// Counts the ids that many sequences with different seeds draw first.
 static int first_draws(zl_model model, zl_sampling how, int draws, int *count) {
     int32_t prompt[] = {3, 1, 4, 1, 5};
     char error[256];
@@ -541,7 +541,7 @@ static int first_draws(zl_model model, zl_sampling how, int draws, int *count) {
     return drawn;
 }
 
-// The ids behind that prompt with their probabilities, the most likely first.
+// Lists the ids after that prompt with their probabilities, the most likely first.
 static void likely_ids(zl_model model, int *order, double *p) {
     int32_t prompt[] = {3, 1, 4, 1, 5};
     zl_array logits =
@@ -565,7 +565,7 @@ TEST(sampling_draws_from_the_ids_that_its_options_leave) {
         likely_ids(f.model, order, p);
         struct {
             zl_sampling how;
-            int first, last; // of the order: what may be drawn
+            int first, last; // range of the order of ids that may be drawn
         } cases[] = {
             {{.temperature = 1, .top_k = 3}, 0, 2},
             {{.temperature = 1, .top_p = p[0] + p[1] * 0.5}, 0, 1},
@@ -580,7 +580,7 @@ TEST(sampling_draws_from_the_ids_that_its_options_leave) {
             int drawn = first_draws(f.model, cases[i].how, 24, count);
             for (int k = cases[i].first; k <= cases[i].last; k++) {
                 inside += count[order[k]];
-                // Each of these has a share of a fifth or more, or is the only one.
+                // Each of these has a probability of a fifth or more, or is the only one.
                 if (cases[i].last == cases[i].first && !CHECK(count[order[k]] > 0))
                     test_note("case %zu never draws its %d-th id", i, k);
             }
@@ -598,8 +598,7 @@ TEST(penalties_change_logits_of_ids_that_were_seen) {
         int order[40];
         double p[40];
         likely_ids(f.model, order, p);
-        // The most likely id is in the prompt or not; a penalty without bound on seen ids never draws one of
-        // them again.
+        // With a very large penalty, no id of the prompt is drawn, and no id twice.
         zl_sampling how = {.presence_penalty = 1e5, .penalty_window = 100};
         int32_t prompt[] = {3, 1, 4, 1, 5};
         bool seen[40] = {[3] = true, [1] = true, [4] = true, [5] = true};

@@ -1,4 +1,4 @@
-// test_lm_gguf.c - models in files of llama.cpp, which make_gguf_cases.py wrote, against transformers.
+// test_lm_gguf.c - models in llama.cpp's files, which make_gguf_cases.py wrote, compared with transformers.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static zl_file *expected_of(const char *name) {
     return zl_load_npz(path);
 }
 
-// How far logits are from those in a file, in standard deviations of these.
+// Returns the largest difference of the logits from those in a file, in standard deviations of these.
 static double apart(zl_model model, zl_file *expected) {
     zl_array logits = zl_file_find(expected, "logits");
     zl_array is = zl_model_logits(model, zl_file_find(expected, "ids"));
@@ -55,7 +55,7 @@ TEST(gguf_models_of_floats_have_the_logits_of_transformers) {
     check_logits("llama_f16", "lm/llama/expected.npz", 1e-2);            // computed in float16
 }
 
-// A matrix of each type that is quantised.
+// A matrix of each quantised type.
 TEST(gguf_models_of_blocks_have_the_logits_of_what_these_stand_for) {
     check_logits("mixed", "gguf/mixed.npz", 1e-5);
 }
@@ -65,7 +65,7 @@ TEST(gguf_models_say_what_they_are) {
     zl_model_info about = zl_model_about(mixed);
     CHECK_STR(about.type, "llama");
     CHECK_EQ_INT(about.parameters, 2 * 40 * 256 + 3 * 256 + (64 + 32 + 32) * 256 + 256 * 64 + 3 * 64 * 256);
-    // Bytes of 256 weights with their scales, in the order of the rows below: Q4_K Q5_K Q6_K, as in the file,
+    // Bytes of 256 weights with their scales, in the order of the rows below: Q4_K Q5_K Q6_K as in the file,
     // Q8_0 Q4_0 Q4_1 Q5_0, Q6_K Q5_1; float32 norms.
     int64_t bytes = 64 * 144 + 32 * 176 + 32 * 210 + 64 * 32 * (9 + 5 + 5 + 6) + 40 * (210 + 32 * 6);
     CHECK_EQ_INT((int64_t)about.bytes, bytes + 3 * 256 * 4);
@@ -89,7 +89,7 @@ TEST(gguf_parts_that_are_missing_or_not_the_first_are_named) {
     CHECK_HAS(error, "llama-00002-of-00003.gguf");
 }
 
-// Copies a file with one text replaced by another of its length, and opens it.
+// Copies a file with one text replaced by another of the same length, and opens it.
 static zl_model open_changed(const char *name, const char *old, const char *new, char *error,
                              size_t error_bytes) {
     char command[1536], path[512];
@@ -124,8 +124,8 @@ TEST(gguf_keys_and_tensors_that_do_not_fit_are_named) {
     }
 }
 
-// Some bytes of the metadata and of the list of tensors are others: the file is refused in words, or is a
-// model all the same.
+// Changes some bytes of the metadata and of the list of tensors: the file is rejected with an error, or is
+// still a model.
 static void open_damaged(unsigned char *data, size_t bytes, const char *path) {
     char error[512] = "";
     size_t at[4];

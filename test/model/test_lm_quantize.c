@@ -1,5 +1,5 @@
-// test_lm_quantize.c - checkpoints that are quantised: what is written, what stays as it is, what is refused.
-// Whether the tensors are mlx-lm's is the business of oracle_quantize.py.
+// test_lm_quantize.c - quantising checkpoints: what is written, what is unchanged, what is refused.
+// oracle_quantize.py compares the tensors with mlx-lm's.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,11 +21,11 @@ static void add(zl_file *file, const char *name, zl_shape shape) {
     static int count = 0;
     zl_array a = zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, zl_random_key(count++));
     a = shape.ndim == 2 ? zl_multiply(a, zl_scalar(0.125))
-                        : a; // one over the square root of its rows' length
+                        : a; // one over the square root of the length of its rows
     CHECK(zl_file_add(file, name, zl_astype(a, ZL_BFLOAT16)));
 }
 
-// A checkpoint of random numbers, and a file of a tokenizer.
+// Writes a checkpoint of random numbers, and a file of a tokenizer.
 static void write_checkpoint(const char *folder) {
     static const struct {
         const char *name;
@@ -35,7 +35,7 @@ static void write_checkpoint(const char *folder) {
         {"self_attn.q_proj", 64, 64}, {"self_attn.k_proj", 32, 64},
         {"self_attn.v_proj", 32, 64}, {"self_attn.o_proj", 64, 64},
         {"mlp.gate_proj", 96, 64},    {"mlp.up_proj", 96, 64},
-        {"mlp.down_proj", 64, 96}, // no multiple of 64
+        {"mlp.down_proj", 64, 96}, // not a multiple of 64
     };
     char path[600];
     zl_file *file = zl_file_new();
@@ -75,7 +75,7 @@ static bool quantise(const char *out, const zl_quantize_options *how, char *erro
     return done;
 }
 
-// The largest difference of logits, in standard deviations.
+// Returns the largest difference of logits, in standard deviations.
 static double apart(zl_model a, zl_model b) {
     double far = 1;
     ZL_SCOPE {
@@ -108,7 +108,8 @@ TEST(a_quantised_checkpoint_opens_and_is_nearly_the_model_that_it_was) {
     CHECK(!access(path_of("eight/model.safetensors.index.json"), F_OK));
 }
 
-// The difference of logits of what was quantised from those of transformers, in standard deviations of these.
+// Returns the largest difference of a quantised model's logits from those of transformers, in standard
+// deviations of these.
 static double apart_from_expected(zl_model model, const char *name) {
     char path[512];
     double far = 1;
@@ -124,8 +125,7 @@ static double apart_from_expected(zl_model model, const char *name) {
     return far;
 }
 
-// Hybrids take MLX's names, layouts of convolutions and norms; what is written is read again as the same
-// model.
+// Hybrid models get MLX's names, layouts of convolutions and norms, and are read back as the same model.
 TEST(models_with_linear_attention_are_quantised_too) {
     static const char *const names[] = {"qwen3_next", "qwen3_5", "qwen3_5_moe"};
     char error[512], from[512];
@@ -152,7 +152,7 @@ TEST(models_with_linear_attention_are_quantised_too) {
     zl_file_free(file);
 }
 
-// How many bits the model in a folder has for a matrix; 0: it is not quantised.
+// Returns the bits per weight of a matrix of the model in a folder; 0: it is not quantised.
 static int bits_of(zl_file *file, const char *name, int columns) {
     char full[96];
     snprintf(full, sizeof full, "%s.weight", name);
@@ -166,7 +166,7 @@ TEST(rules_give_some_matrices_more_bits_and_rows_of_other_lengths_stay) {
     CHECK(quantise(path_of("mixed"), &(zl_quantize_options){.mixed = "mixed_2_6"}, error));
     zl_file *file = zl_load_safetensors(path_of("mixed/model.safetensors"));
     if (CHECK(file)) {
-        // Nine layers: the first, the last two, and every third of the others.
+        // Of nine layers: the first, the last two, and every third of the others.
         static const bool more[LAYERS] = {true, false, false, true, false, false, true, true, true};
         for (int i = 0; i < LAYERS; i++) {
             char v[64], q[64], down[64];
@@ -191,7 +191,7 @@ static bool stop(void *context, int64_t done, int64_t all) {
     return done <= all && ++*calls < 3;
 }
 
-// What is in the test's folder beside the checkpoint.
+// Returns the number of entries in the test's folder.
 static int entries(void) {
     char command[600];
     int status;

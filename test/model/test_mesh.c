@@ -1,5 +1,5 @@
-// test_mesh.c - training on several ranks: the losses of one, whatever the mesh; what a rank holds;
-// checkpoints that any mesh loads.
+// test_mesh.c - training on several ranks: the losses are those of one rank, on any mesh; the memory of a
+// rank; checkpoints that any mesh loads.
 
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 enum { WIDTH = 14, BATCH = 12, CLASSES = 5, STEPS = 4 };
 
-// A perceptron whose sizes no 3 or 4 ranks divide, with normal numbers in and classes out.
+// A perceptron whose sizes 3 and 4 do not divide, with random inputs and classes as outputs.
 static zl_array loss_of(zl_nn nn, int count, const zl_array *in, void *data) {
     (void)data;
     zl_array x = zl_nn_layer_norm(nn, "norm", in[0]);
@@ -56,7 +56,7 @@ static zl_trainer open_trainer(const struct plan *plan, zl_nn nn) {
     return zl_trainer_new(nn, loss_of, NULL, &options);
 }
 
-// This rank's rows of a batch that follows from its number.
+// Trains on this rank's rows of a batch, which depends only on the number of the step.
 static bool take_step(zl_trainer t, zl_nn nn, zl_dtype dtype, zl_train_report *report) {
     int64_t first, count;
     bool done = zl_nn_rows(nn, BATCH, &first, &count);
@@ -78,7 +78,7 @@ static bool take_step(zl_trainer t, zl_nn nn, zl_dtype dtype, zl_train_report *r
     return done;
 }
 
-// Losses and norms of some batches.
+// Writes the losses and norms of some batches.
 static bool train(const struct plan *plan, zl_group g, const char *mesh, double *out) {
     zl_nn nn = open_table(plan, g, mesh);
     zl_trainer t = nn ? open_trainer(plan, nn) : NULL;
@@ -95,7 +95,7 @@ static bool train(const struct plan *plan, zl_group g, const char *mesh, double 
 
 // The losses of one rank ------------------------------------------------------------------------------------
 
-static struct plan current; // children of a fork have it too
+static struct plan current; // inherited by children of fork()
 
 static int differs_from_one(zl_group g) {
     double here[8 * STEPS], alone[8 * STEPS], most = current.dtype == ZL_FLOAT64 ? 1e-12 : 2e-5;
@@ -137,7 +137,7 @@ enum {
     DEEP = 12,
     BROAD = 256,
     ADAM = 4
-}; // ADAM: bytes per byte of a parameter, with its gradient and two states
+}; // bytes per byte of a parameter, with its gradient and two states
 
 static zl_array deep_loss(zl_nn nn, int count, const zl_array *in, void *data) {
     zl_array x = in[0];
@@ -150,7 +150,7 @@ static zl_array deep_loss(zl_nn nn, int count, const zl_array *in, void *data) {
     return zl_nn_mean_squares(x, in[count - 1]);
 }
 
-// The most bytes that a step of training holds at once, and those that are left behind it.
+// Measures the peak of memory in a training step, and the memory that remains after it.
 static bool measure(zl_group g, const char *mesh, double *peak, double *rest) {
     static const zl_nn_shard all[] = {{"*", .fsdp = 0, .tensor = -1}};
     double before = (double)zl_get_active_memory();
@@ -201,7 +201,7 @@ static void path_of(const char *name, char out[256]) {
     snprintf(out, 256, "%s/%s.safetensors", folder, name);
 }
 
-// Loads `from`, if that is not NULL, takes some batches, and saves.
+// Loads `from`, unless it is NULL, trains on some batches, and saves.
 static int go_on(zl_group g, const char *mesh, const char *from, int batches, const char *to) {
     char path[256];
     zl_nn nn = open_table(&kept, g, mesh);
@@ -235,7 +235,7 @@ static int back_to_four(zl_group g) {
     return go_on(g, "fsdp=4", "one", 0, "again") + go_on(g, "fsdp=4", "again", 4, "ended");
 }
 
-// Whether two checkpoints, loaded here, are the same file.
+// Returns whether two checkpoints, loaded here, are the same file.
 static bool are_same(const char *a, const char *b) {
     char path[2][256];
     size_t bytes[2] = {0};
@@ -272,7 +272,7 @@ TEST(checkpoints_load_on_any_mesh_without_a_changed_bit) {
     CHECK(are_same("undisturbed", "ended"));
     CHECK(!are_same("four", "ended"));
 
-    // One of its files is not there: refused by name.
+    // If one of its files is missing, loading fails with that file's name.
     path_of("three", path);
     snprintf(remove, sizeof remove, "rm %s/three.*.2-of-3.safetensors", folder);
     CHECK(!system(remove));

@@ -1,4 +1,5 @@
-// test_nn.c - layers and losses against their formulas in double, every mixer, and tables of parameters.
+// test_nn.c - layers and losses compared with their formulas in double, every mixer, and tables of
+// parameters.
 
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include "test.h"
 #include "zellige_nn.h"
 
-// The names of src/op/delta.def, which mixers must all have.
+// The names of src/op/delta.def, each of which must be a mixer.
 static const char *const rules[] = {
 #define DELTA(name, ...) #name,
 #include "op/delta.def"
@@ -19,7 +20,7 @@ static zl_array random_array(zl_shape shape) {
     return zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, zl_random_key((int64_t)(test_random() >> 2)));
 }
 
-// A parameter of the table by its name, as numbers; NULL and a failed check if it is not there.
+// Returns a parameter of the table as numbers; NULL and a failed check if there is none of that name.
 static const float *find(zl_nn nn, const char *name) {
     for (int i = 0; i < zl_nn_count(nn); i++)
         if (!strcmp(zl_nn_name(nn, i), name))
@@ -28,7 +29,7 @@ static const float *find(zl_nn nn, const char *name) {
     return NULL;
 }
 
-// Parameters that are not what they start as.
+// Changes all parameters from their initial values.
 static void stir(zl_nn nn) {
     for (int i = 0; i < zl_nn_count(nn); i++)
         ZL_SCOPE {
@@ -147,7 +148,7 @@ static double silu(double x) {
     return x / (1 + exp(-x));
 }
 
-// down(silu(gate(x)) * up(x)) of one expert's matrices.
+// Computes down(silu(gate(x)) * up(x)) with the matrices of one expert.
 static void swiglu_rows(const float *x, const float *gate, const float *up, const float *down, int hidden,
                         int rows, double *y) {
     double g[16], u[16];
@@ -253,8 +254,8 @@ TEST(losses_are_their_formulas) {
 
 // Mixers ----------------------------------------------------------------------------------------------------
 
-// The first `time` of 7 steps through a mixer whose later steps are other ones: nobody sees what comes after
-// it.
+// Runs the first `time` of 7 steps through a mixer whose later steps differ: no step may depend on later
+// ones.
 static void check_mixer(const char *rule) {
     enum { TIME = 7, HEADS = 2, MIXED = 8 };
     const zl_nn_mixer_options options = {
@@ -340,7 +341,7 @@ TEST(parameters_follow_from_the_seed) {
         zl_nn_free(all[i]);
 }
 
-// Every call fails, and the table says what was wrong.
+// The call must fail, and the table's error must contain a text.
 #define CHECK_SAYS(part, call)                               \
     do {                                                     \
         zl_nn nn = zl_nn_new(1);                             \

@@ -1,5 +1,6 @@
-// test_train.c - optimisers against their formulas in double, schedules, clipping, accumulation; training
-// that learns, that is stopped and goes on to the same bits, and that takes no new memory.
+// test_train.c - optimisers compared with their formulas in double, schedules, clipping, accumulation;
+// trainings that learn, that have the same bits after being stopped and resumed, and that allocate no new
+// memory.
 
 #include <math.h>
 #include <stdio.h>
@@ -11,8 +12,8 @@
 
 enum { ROWS = 3, COLUMNS = 2, MATRIX = ROWS * COLUMNS, ALL = MATRIX + COLUMNS, STEPS = 4 };
 
-// sum(m * in[0]) + sum(square(m)) / 2 + sum(v * in[1]), of a matrix m and a vector v: gradients in[0] + m and
-// in[1].
+// sum(m * in[0]) + sum(square(m)) / 2 + sum(v * in[1]), for a matrix m and a vector v, whose gradients are
+// in[0] + m and in[1].
 static zl_array slope(zl_nn nn, int count, const zl_array *in, void *data) {
     (void)data;
     zl_array m =
@@ -22,7 +23,7 @@ static zl_array slope(zl_nn nn, int count, const zl_array *in, void *data) {
     return zl_add(of_m, zl_sum(zl_multiply(v, in[count - 1])));
 }
 
-// What an optimiser does to one parameter: p and g have `count` numbers, m and v are its states.
+// The update of one parameter by an optimiser: p and g have `count` numbers, m and v are its states.
 typedef void (*formula)(double *p, double *g, double *m, double *v, int count, double rate, int step);
 
 static void sgd(double *p, double *g, double *m, double *v, int count, double rate, int step) {
@@ -54,7 +55,7 @@ static void adamw(double *p, double *g, double *m, double *v, int count, double 
     adam_by(p, g, m, v, count, rate, step, count == MATRIX ? 0.1 : 0);
 }
 
-// Newton's and Schulz's steps on the transposed matrix, (COLUMNS, ROWS), which is the wide one.
+// Newton-Schulz steps on the transposed matrix, (COLUMNS, ROWS), which is the wide one.
 static void muon(double *p, double *g, double *m, double *v, int count, double rate, int step) {
     double x[COLUMNS][ROWS], size = 0;
     if (count != MATRIX) {
@@ -107,7 +108,7 @@ static void check_optimizer(const char *name, formula update, double clip, int a
                                       .clip = clip,
                                       .accumulate = accumulate};
     zl_nn nn = zl_nn_new(test_between(0, 1000));
-    char optimizer[16], schedule[] = "linear"; // which need not outlive the call
+    char optimizer[16], schedule[] = "linear"; // it need not outlive the call
     snprintf(optimizer, sizeof optimizer, "%s", name);
     zl_train_options given = options;
     given.optimizer = optimizer;
@@ -195,7 +196,7 @@ static zl_array small_loss(zl_nn nn, int count, const zl_array *in, void *mixer)
     return zl_nn_cross_entropy(zl_nn_logits(nn, "words", x, WORDS), in[count - 1], NULL);
 }
 
-// The answer is the word before.
+// The target is the word before.
 static bool small_step(zl_trainer t, int64_t step, double *loss) {
     zl_train_report report = {0};
     bool done = false;
@@ -260,7 +261,8 @@ static bool same_parameters(zl_nn a, zl_nn b) {
     return same;
 }
 
-// Stopped after five batches of two per step, so amid a step, and loaded by another trainer.
+// Stops after five batches at two per step, so in the middle of a step, and loads the checkpoint in another
+// trainer.
 static void check_resume(const char *optimizer, const char *path) {
     zl_nn_mixer_options mixer = {.rule = "kda", .heads = 2};
     zl_train_options options = small_options(optimizer, 2);
@@ -271,7 +273,7 @@ static void check_resume(const char *optimizer, const char *path) {
     train_on(a, 0, 8);
     train_on(b, 0, 5);
     CHECK(zl_trainer_save(b, path, "test"));
-    train_on(b, 5, 6); // the file stays as it is
+    train_on(b, 5, 6); // the file does not change
     if (!CHECK(zl_trainer_load(c, path, "test")))
         test_note("%s", zl_nn_error(rest));
     CHECK_EQ_INT(zl_trainer_steps(c), 2);
@@ -291,7 +293,7 @@ TEST(stopped_trainings_go_on_to_the_same_bits) {
     check_resume("muon", path);
 }
 
-// Saves a step of a training to the path.
+// Saves a checkpoint after one step of a training.
 static void save_one(const char *path) {
     zl_nn_mixer_options mixer = {.rule = "delta"};
     zl_train_options options = small_options("adamw", 1);
@@ -332,7 +334,7 @@ TEST(checkpoints_of_others_are_refused) {
     check_refused(path, 9, "adamw", "delta", "attention", "the model does not use the parameter mixer.");
     check_refused("/none/of/this", 9, "adamw", "delta", "delta", "/none/of/this");
 
-    zl_nn nn = zl_nn_new(0); // parameters alone
+    zl_nn nn = zl_nn_new(0); // only the parameters
     zl_nn_mixer_options mixer = {.rule = "delta"};
     zl_array ids = zl_zeros(ZL_SHAPE(1, 2), ZL_INT32);
     CHECK(zl_nn_load(nn, path) && zl_isfinite(small_loss(nn, 2, (zl_array[]){ids, ids}, &mixer)));
@@ -341,7 +343,7 @@ TEST(checkpoints_of_others_are_refused) {
     zl_nn_free(nn);
 }
 
-// What a step needs, the one before it has let go.
+// A step reuses the memory that the step before it released.
 TEST(steps_take_no_new_memory) {
     zl_nn_mixer_options mixer = {.rule = "gated_delta"};
     zl_train_options options = small_options("adamw", 1);
@@ -354,7 +356,7 @@ TEST(steps_take_no_new_memory) {
     train_on(t, 4, 6);
     size_t peak = zl_get_peak_memory();
     CHECK(zl_counter("donations") - donations >=
-          2 * zl_nn_count(nn)); // parameters and states are written over
+          2 * zl_nn_count(nn)); // parameters and states are overwritten
     train_on(t, 6, 9);
     CHECK_EQ_INT((int64_t)zl_get_active_memory(), (int64_t)active);
     CHECK(zl_get_peak_memory() <= peak);

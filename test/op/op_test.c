@@ -1,4 +1,4 @@
-// op_test.c - arrays against lists of numbers; derivatives against differences, batches against loops.
+// op_test.c - compares arrays with lists of numbers, derivatives with differences, and batches with loops.
 
 #include "op/op_test.h"
 
@@ -12,7 +12,7 @@
 
 enum { MOST = 4096 };
 
-// A ring, so that several lists can be looked at together.
+// Uses four buffers in turn, so that several lists are valid at the same time.
 const double *op_test_values(zl_array x) {
     static _Thread_local double ring[4][MOST];
     static _Thread_local char raw[MOST * 8];
@@ -21,7 +21,7 @@ const double *op_test_values(zl_array x) {
     if (!x || x->size > MOST || !zl_copy_to(x, raw, zl_nbytes(x)))
         return NULL;
     zl_dtype dtype = zl_dtype_of(x);
-    for (int64_t i = 0; i < x->size; i++) // of a complex number the real part
+    for (int64_t i = 0; i < x->size; i++) // the real part of complex numbers
         dtype_convert(&out[i], ZL_FLOAT64, raw + (size_t)i * zl_dtype_size(dtype), dtype, 1);
     return out;
 }
@@ -95,12 +95,12 @@ static zl_array dot(zl_array a, zl_array b) {
     return zl_sum(zl_multiply(a, b));
 }
 
-// f as a function of arrays.
+// Calls f as a function of arrays.
 static bool call_function(void *data, int count, const zl_array *in, zl_outputs *out) {
     return count == 1 && zl_give(out, (*(op_test_function **)data)(in[0]));
 }
 
-// The tangent of f(x) when that of x is t.
+// Returns the tangent of f(x) if that of x is t.
 static zl_array tangent_of(op_test_function *f, zl_array x, zl_array t) {
     zl_outputs *out = zl_outputs_new();
     bool ok = zl_jvp((zl_fn){.call = call_function, .data = &f}, 1, &x, &t, NULL, out);
@@ -109,7 +109,7 @@ static zl_array tangent_of(op_test_function *f, zl_array x, zl_array t) {
     return dy;
 }
 
-// sum(w * f(x)) with x[at] moved by step.
+// Returns sum(w * f(x)) after x[at] was moved by step.
 static double loss_at(op_test_function *f, const double *data, zl_array x, zl_array w, int64_t at,
                       double step) {
     double moved[MOST];
@@ -148,14 +148,14 @@ static void check_derivatives(op_test_function *f, zl_array x) {
 
 // Devices ---------------------------------------------------------------------------------------------------
 
-static char *sample; // as it was before; NULL: there is none, or nothing is held together
+static char *sample; // the original setting, while op_test_together replaces it; NULL: it does not
 
 void op_test_together(void) {
     const char *text = setting_text(SETTING_SAMPLE);
     uint64_t of = strtoull(text, NULL, 10);
     if (of <= 1 || sample || !(sample = memory_copy_text(text)))
         return;
-    plan_clear(); // plans are of the devices that they were made for
+    plan_clear(); // plans depend on the devices for which they were made
     bool runs =
         hash_bytes(test_state.name, strlen(test_state.name), hash_bytes(text, strlen(text), 0)) % of == 0;
     test_setenv("ZL_SAMPLE", runs ? "1" : "0");
@@ -179,7 +179,7 @@ bool op_test_is_static(void) {
 
 enum { BATCH = 3 };
 
-// f of each array along an axis; the results are along the first.
+// Maps f over an axis; the axis of the results is the first one.
 static zl_array batch_of(op_test_function *f, zl_array many, int axis) {
     zl_outputs *out = zl_outputs_new();
     bool ok = zl_vmap((zl_fn){.call = call_function, .data = &f}, 1, &many, &axis, 0, NULL, out);
@@ -188,7 +188,7 @@ static zl_array batch_of(op_test_function *f, zl_array many, int axis) {
     return y;
 }
 
-// The array at one place of an axis.
+// Returns the array at one index of an axis.
 static zl_array pick(zl_array x, int axis, int at) {
     return zl_take(x, zl_scalar_int(at), axis);
 }

@@ -1,8 +1,7 @@
-// test_addmm.c - products of 16-bit floats that are added to something: rounded once, whatever lies how;
-// rules, other shapes.
+// test_addmm.c - products of 16-bit floats with an addend: rounded once, in any layout; rules, other shapes.
 //
-// Numbers are small and whole, so that sums in float32 are exact on every device, in any order: results are
-// known to the bit.
+// Numbers are small integers, so that sums in float32 are exact on every device, in any order, and all bits
+// of the results are known.
 
 #include <math.h>
 #include <stdio.h>
@@ -13,12 +12,12 @@
 
 static const zl_dtype halves[] = {ZL_FLOAT16, ZL_BFLOAT16};
 
-// To be read more than once.
+// Evaluates x, so that it can be read more than once.
 static zl_array known(zl_array x) {
     return CHECK(zl_eval(x)) ? x : NULL;
 }
 
-// From -5 to 5.
+// Returns integers from -5 to 5.
 static zl_array whole(zl_shape shape, zl_dtype dtype, int seed) {
     zl_array key = zl_random_key(seed);
     return known(
@@ -29,7 +28,7 @@ static zl_array wide_product(zl_array a, zl_array b) {
     return zl_matmul(zl_astype(a, ZL_FLOAT32), zl_astype(b, ZL_FLOAT32));
 }
 
-// Of the product in float32; rounded at the end only.
+// Computes the expected result from the float32 product, rounding only at the end.
 static zl_array wanted(zl_array c, zl_array product, double alpha, double beta, zl_dtype dtype) {
     zl_array scaled = zl_multiply(zl_scalar(alpha), product);
     return zl_astype(zl_add(scaled, zl_multiply(zl_scalar(beta), zl_astype(c, ZL_FLOAT32))), dtype);
@@ -68,13 +67,14 @@ TEST(addmm_of_halves_is_rounded_once) {
     CHECK_SHAPES(ZL_SHAPE(70, 600), ZL_SHAPE(600, 90), ZL_SHAPE(90), ZL_SHAPE(70, 90), ZL_SHAPE(70, 1),
                  ZL_SCALAR);
     CHECK_SHAPES(ZL_SHAPE(300, 600), ZL_SHAPE(600, 280), ZL_SHAPE(280), ZL_SHAPE(300, 280), ZL_SHAPE(300, 1));
-    CHECK_SHAPES(ZL_SHAPE(17, 1000), ZL_SHAPE(1000, 17), ZL_SHAPE(17), ZL_SHAPE(17, 1)); // by parts on GPUs
+    CHECK_SHAPES(ZL_SHAPE(17, 1000), ZL_SHAPE(1000, 17), ZL_SHAPE(17), ZL_SHAPE(17, 1)); // divided into parts
+                                                                                         // on GPUs
     CHECK_SHAPES(ZL_SHAPE(16, 600), ZL_SHAPE(600, 8), ZL_SHAPE(8), ZL_SHAPE(16, 1));
     CHECK_SHAPES(ZL_SHAPE(300, 2000), ZL_SHAPE(2000, 2), ZL_SHAPE(2), ZL_SHAPE(300, 1), ZL_SHAPE(300, 2));
     CHECK_SHAPES(ZL_SHAPE(4, 512), ZL_SHAPE(512, 250), ZL_SHAPE(250), ZL_SHAPE(4, 250));
     CHECK_SHAPES(ZL_SHAPE(1, 600), ZL_SHAPE(600, 300), ZL_SHAPE(300), ZL_SHAPE(1, 300), ZL_SHAPE(1));
     CHECK_SHAPES(ZL_SHAPE(300, 600), ZL_SHAPE(600, 1), ZL_SHAPE(1), ZL_SHAPE(300, 1));
-    CHECK_SHAPES(ZL_SHAPE(1, 8192), ZL_SHAPE(8192, 1024), ZL_SHAPE(1024)); // shared by all threads
+    CHECK_SHAPES(ZL_SHAPE(1, 8192), ZL_SHAPE(8192, 1024), ZL_SHAPE(1024)); // divided among all threads
     CHECK_SHAPES(ZL_SHAPE(6, 0), ZL_SHAPE(0, 3), ZL_SHAPE(3), ZL_SHAPE(6, 3));
 }
 
@@ -106,7 +106,7 @@ TEST(addmm_of_what_lies_otherwise) {
     }
 }
 
-// What goes on with the result gets what is rounded.
+// Calls that use the result get it rounded.
 TEST(what_follows_addmm_gets_its_result) {
     zl_array a = whole(ZL_SHAPE(300, 600), ZL_FLOAT16, 1), b = whole(ZL_SHAPE(600, 280), ZL_FLOAT16, 2);
     zl_array c = whole(ZL_SHAPE(280), ZL_FLOAT16, 3);
@@ -120,7 +120,7 @@ TEST(addmm_leaves_out_what_it_is_told_to) {
     zl_array a = known(zl_full(ZL_SHAPE(4, 512), zl_scalar(2), ZL_FLOAT16));
     zl_array b = known(zl_full(ZL_SHAPE(512, 250), zl_scalar(100), ZL_FLOAT16));
     zl_array nan = zl_full(ZL_SHAPE(250), zl_scalar(NAN), ZL_FLOAT16);
-    zl_array y = known(zl_addmm(nan, a, b, 0.125, 0)); // the product is more than float16 holds
+    zl_array y = known(zl_addmm(nan, a, b, 0.125, 0)); // the product overflows in float16
     CHECK_EQ_F64(zl_item(zl_min(y)), 12800);
     CHECK_EQ_F64(zl_item(zl_max(y)), 12800);
     zl_array one = zl_ones(ZL_SHAPE(4, 250), ZL_FLOAT16);
@@ -139,7 +139,7 @@ static bool add(void *data, int count, const zl_array *in, zl_outputs *out) {
     return zl_give(out, zl_addmm(in[2], in[0], in[1], 0.5, 2));
 }
 
-// Of float32 it is ops of their own: what halves give is the same, where nothing is rounded.
+// With float32 it consists of separate ops: its results are the same as with f16 if nothing is rounded.
 static void check_rules(zl_shape first, zl_shape second, zl_shape third) {
     zl_array half[] = {whole(first, ZL_FLOAT16, 1), whole(second, ZL_FLOAT16, 2),
                        whole(third, ZL_FLOAT16, 3)};
@@ -232,7 +232,7 @@ static zl_array expected(const zl_array *in) {
     return zl_add(wanted(in[2], wide_product(in[0], in[1]), 0.5, 2, zl_dtype_of(in[0])), zl_scalar(1));
 }
 
-// Inputs of as many axes and other sizes.
+// Inputs with the same number of axes and other sizes.
 static void make_inputs(zl_array *in, int64_t batch, int64_t rows, bool whole_matrix) {
     in[0] = whole(ZL_SHAPE(batch, rows, 600), ZL_FLOAT16, 1);
     in[1] = whole(ZL_SHAPE(600, 8), ZL_FLOAT16, 2);

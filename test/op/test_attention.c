@@ -1,5 +1,5 @@
-// test_attention.c - the kernels of attention against what is composed of other ops, which float64 is:
-// results, derivatives and batches, of all kinds of masks and of sizes that fill blocks or do not.
+// test_attention.c - the kernels of attention compared with other ops, of which float64 attention is
+// composed: results, derivatives and batches, for all kinds of masks, and sizes that fill blocks or not.
 
 #include <math.h>
 
@@ -13,9 +13,9 @@ struct attended {
     bool sinks;
 };
 
-enum { INPUTS = 6 }; // q, k, v, mask, sinks, and what results are multiplied by
+enum { INPUTS = 6 }; // q, k, v, mask, sinks, and factors of the results
 
-// The call that a case is, of inputs of which mask and sinks need not take part.
+// Records the call of a case, in which mask and sinks may not be used.
 static zl_array attend(const struct attended *c, const zl_array *in) {
     zl_array mask = c->mask == BOOLS ? zl_greater(in[3], zl_scalar(-0.3)) : c->mask == NUMBERS ? in[3] : NULL;
     zl_array y = zl_fast_scaled_dot_product_attention(in[0], in[1], in[2], 0.6, mask, c->sinks ? in[4] : NULL,
@@ -36,7 +36,7 @@ static bool gradient(void *data, int count, const zl_array *in, zl_outputs *out)
     return ok;
 }
 
-// Tangents, and cotangents, that are not all alike: the inputs themselves, turned around.
+// Makes tangents or cotangents that differ from each other, from the inputs.
 static void turn(int count, const zl_array *in, zl_array *out) {
     for (int i = 0; i < count; i++)
         out[i] = zl_sin(zl_add(in[i], zl_scalar(i)));
@@ -63,7 +63,7 @@ static bool second_gradient(void *data, int count, const zl_array *in, zl_output
     return ok;
 }
 
-// Inputs with one axis more, but for one of them.
+// Maps over one more axis, which all inputs but one have.
 static bool batched(zl_fn f, int results, int count, const zl_array *in, zl_outputs *out) {
     zl_array many[INPUTS];
     int axis[INPUTS], out_axis[INPUTS] = {0};
@@ -132,7 +132,7 @@ static void check_case(const struct attended *c, bool all) {
     compare(gradient_batched, "batched gradient", c, in, ZL_FLOAT32, 2e-4);
 }
 
-// Batch, heads, matrices, queries, keys, and columns of keys and of values.
+// Batch, heads, matrices of keys, queries, keys, and columns of keys and of values.
 static const struct attended sizes[] = {
     {1, 2, 2, 1, 1, 1, 1},    {2, 4, 2, 3, 5, 7, 2},    {1, 6, 1, 1, 70, 5, 20},    {1, 1, 1, 1, 130, 12, 30},
     {1, 4, 2, 9, 66, 3, 5},   {1, 2, 1, 70, 9, 8, 8},   {1, 1, 1, 150, 131, 4, 9},  {2, 2, 1, 20, 20, 16, 4},
@@ -152,7 +152,7 @@ TEST(attention_by_blocks) {
                     }
 }
 
-// One block of queries and two of keys: little enough for kernels that an interpreter runs.
+// One block of queries and two of keys: small enough for kernels that an interpreter runs.
 TEST(attention_of_few_keys) {
     for (int mask = NO_MASK; mask < MASKS; mask++)
         for (int sinks = 0; sinks < 2; sinks++)
@@ -166,7 +166,7 @@ TEST(attention_of_few_keys) {
                 }
 }
 
-// What matrix instructions compute where a device has them: f16 and bf16, heads of a multiple of 16 elements.
+// Sizes for which devices use matrix instructions: f16 and bf16, and heads of a multiple of 16 elements.
 TEST(attention_of_whole_heads) {
     static const struct attended all[] = {{1, 2, 1, 17, 70, 16, 32, .mask = CAUSAL},
                                           {2, 1, 1, 20, 21, 32, 16}};
@@ -179,8 +179,8 @@ TEST(attention_of_whole_heads) {
         }
 }
 
-// A query that sees nothing has the mean of all values; one whose scores are all minus infinity has no
-// result.
+// A query that sees no key has the mean of all values as its result; one whose scores are all minus infinity
+// has NaN.
 static void check_nothing_seen(int64_t queries, zl_dtype dtype, double bound) {
     zl_array q = op_test_random(ZL_SHAPE(1, 1, queries, 4), dtype, -1, 1);
     zl_array k = op_test_random(ZL_SHAPE(1, 1, 70, 4), dtype, -1, 1);
@@ -204,8 +204,7 @@ TEST(attention_that_sees_nothing) {
     }
 }
 
-// Scores from small ones, whose weights need no largest one, to large ones, which do; and values that are
-// tiny.
+// Scores from small ones, which need no subtraction of the maximum, to large ones, which do; and tiny values.
 static void check_scale(double scale, double size, const char *mask, zl_array q, zl_array k, zl_array v) {
     zl_array small = zl_multiply(v, zl_scalar(size)), wide[] = {q, k, small};
     for (int i = 0; i < 3; i++)
@@ -232,7 +231,7 @@ TEST(attention_of_small_and_large_scores) {
                 }
 }
 
-// A key that is no number spoils every query that sees it, and no other.
+// A NaN in a key makes the results of all queries that see it NaN, and of no others.
 TEST(attention_of_nan) {
     for (int i = 0; i < 2; i++) {
         zl_dtype dtype = i ? ZL_BFLOAT16 : ZL_FLOAT32;
@@ -245,7 +244,8 @@ TEST(attention_of_nan) {
     }
 }
 
-// Scores so far apart that all weight is on one key, and scales that turn their order or make all alike.
+// Scores that differ so much that all weight is on one key, and scales that reverse their order or make all
+// equal.
 TEST(attention_of_extreme_scales) {
     static const double scales[] = {-1, 0, 1e4, -1e4};
     zl_array x = op_test_random(ZL_SHAPE(1, 2, 30, 8), ZL_FLOAT32, -1, 1);
@@ -257,8 +257,8 @@ TEST(attention_of_extreme_scales) {
     }
 }
 
-// A few queries, of heads that share keys: devices with matrix instructions split the keys. Gradients read
-// the state that it keeps.
+// A few queries, with heads that share keys: devices with matrix instructions divide the keys. Gradients read
+// the state that the forward pass keeps.
 TEST(attention_of_few_queries) {
     static const struct attended cases[] = {
         {1, 4, 2, 1, 70, 16, 16, NO_MASK, false},  {2, 3, 1, 3, 67, 16, 16, CAUSAL, true},
@@ -278,8 +278,8 @@ TEST(attention_of_few_queries) {
             }
 }
 
-// Keys and values that lie in a larger array, from its beginning or from later on, give the same bits as
-// copies of them.
+// Keys and values that are a part of a larger array, at its beginning or later, give the same bits as copies
+// of them.
 TEST(attention_of_few_queries_over_parts) {
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_BFLOAT16};
     for (int i = 0; i < 6; i++)
@@ -298,7 +298,7 @@ TEST(attention_of_few_queries_over_parts) {
         }
 }
 
-// Neither pass has a matrix of all scores, whatever the mask.
+// Neither pass stores a matrix of all scores, for any mask.
 TEST(attention_keeps_no_scores) {
     const int64_t count = test_brief() ? 400 : 1500;
     for (int mask = NO_MASK; mask < MASKS; mask++)
@@ -319,7 +319,7 @@ TEST(attention_keeps_no_scores) {
             }
 }
 
-// Queries, keys and values whose axes lie in another order, or that are stretched, are read where they are.
+// Queries, keys and values that are transposed or broadcast are read in place.
 TEST(attention_of_views) {
     zl_array x = op_test_random(ZL_SHAPE(2, 10, 3, 8), ZL_FLOAT32, -1, 1),
              odd = zl_contiguous(zl_swapaxes(x, 2, 3), false);
@@ -332,8 +332,8 @@ TEST(attention_of_views) {
     CHECK(zl_item_int(zl_array_equal(y, z, false)) == 1);
 }
 
-// Results lie as the inputs: where the heads of a line are neighbours, what turns them into one axis is a
-// view. The bits are those of results that are row-major.
+// Results have the layout of the inputs: if the heads of a row are adjacent, merging them into one axis is a
+// view. The bits are those of row-major results.
 static void check_layout(zl_dtype dtype, const char *mode, int64_t shared) {
     zl_array x = zl_random_normal(ZL_SHAPE(2, 50, 4 * shared + 8, 16), dtype, NULL, NULL, zl_random_key(1)),
              part[3], same[3], got[4], want[4];
@@ -367,7 +367,7 @@ TEST(attention_lies_as_its_inputs) {
                 check_layout(dtypes[i % 3], i % 2 ? "causal" : NULL, 1 + i / 3);
 }
 
-// Contiguous elements that begin after the first one of their memory.
+// Contiguous elements at an offset in their memory.
 TEST(attention_of_parts) {
     zl_array x = op_test_random(ZL_SHAPE(1 + 2 * 20 * 16), ZL_FLOAT16, -1, 1), part[3], same[3];
     for (int i = 0; i < 3; i++) {

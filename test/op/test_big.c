@@ -1,6 +1,6 @@
 // test_big.c - arrays of more than 2^31 elements: indices, strides, offsets and counts that need 64 bits.
 //
-// Only in the long run: each test holds up to 7 GB.
+// Runs only with --long: each test uses up to 7 GB.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,11 +8,11 @@
 #include "base/base.h"
 #include "test.h"
 
-enum { PERIOD = 251 }; // of the pattern: prime, so that no power of two hides a wrong index
+enum { PERIOD = 251 }; // of the pattern: prime, so that an index that is wrong by a power of two is noticed
 
 static const int64_t big = (1ll << 31) + (1ll << 27) + 6;
 
-// Bytes of memory that programs may still take; 0 if the system does not say.
+// Returns the bytes of memory that programs may still allocate; 0 if the system does not report it.
 static int64_t available_memory(void) {
     char line[128];
     long long kibibytes = 0;
@@ -24,7 +24,7 @@ static int64_t available_memory(void) {
     return kibibytes * 1024;
 }
 
-// NULL: nothing is in the way.
+// Returns why to skip these tests; NULL: run them.
 static const char *reason_to_skip(void) {
     if (!test_long())
         return "only in the long run";
@@ -35,14 +35,14 @@ static uint8_t pattern(int64_t i) {
     return (uint8_t)(i % PERIOD);
 }
 
-static uint8_t *data; // of the foreign array
+static uint8_t *data; // memory of the foreign array
 
 static void give_back(void *context) {
     free(context);
     data = NULL;
 }
 
-// 0, 1, ..., 250, 0, 1, ... ; NULL if memory is out.
+// Returns 0, 1, ..., 250, 0, 1, ...; NULL if memory runs out.
 static zl_array big_pattern(zl_dtype dtype) {
     data = malloc((size_t)big);
     for (int64_t i = 0; data && i < big; i++)
@@ -52,7 +52,7 @@ static zl_array big_pattern(zl_dtype dtype) {
                 : NULL;
 }
 
-// Elements near the ends, near 2^31 and at random.
+// Returns positions near the ends, near 2^31, and random ones.
 static int64_t probe(int i, int64_t size) {
     switch (i) {
     case 0: return 0;
@@ -103,7 +103,7 @@ TEST(big_sum_and_extremes) {
     REQUIRE(x);
     int64_t whole = big / PERIOD, rest = big % PERIOD;
     int64_t sum = whole * (PERIOD * (PERIOD - 1) / 2) + rest * (rest - 1) / 2;
-    CHECK_EQ_INT(zl_item_int(zl_sum(x)), (uint32_t)sum); // wraps in uint32, as its dtype says
+    CHECK_EQ_INT(zl_item_int(zl_sum(x)), (uint32_t)sum); // wraps around in uint32, the dtype of the sum
     CHECK_EQ_INT(zl_item_int(zl_max(x)), PERIOD - 1);
     int64_t place = (1ll << 31) + 12345;
     data[place] = 255;

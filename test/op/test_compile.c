@@ -1,5 +1,5 @@
 // test_compile.c - compiled functions: when they run, what they keep, what they refuse, and what is left out
-// when what they did is done again. That every op can be done again is in test_transform_table.c.
+// when they are replayed. That every op can be replayed is tested by test_transform_table.c.
 
 #include <pthread.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "op/op_test.h"
 #include "transform/transform.h"
 
-// A function of arrays that counts how often it runs.
+// A function of arrays that counts its calls.
 struct counted {
     zl_array (*body)(const zl_array *in);
     atomic_int runs;
@@ -29,7 +29,7 @@ static zl_compiled compiled(struct counted *f, bool shapeless) {
     return c;
 }
 
-// The only result, lent; NULL after an error.
+// Returns the only result, lent; NULL after an error.
 static zl_array call(zl_compiled c, int count, const zl_array *in) {
     zl_outputs *out = zl_outputs_new();
     zl_array y = zl_compiled_call(c, NULL, 0, count, in, out) ? op_same(zl_outputs_get(out, 0)) : NULL;
@@ -45,8 +45,8 @@ static zl_array range(int64_t count) {
     return zl_arange(1, (double)count + 1, 1, ZL_FLOAT32);
 }
 
-// Calls reachable from a result that is not evaluated. Calls that are to be computed for y: a number in
-// another dtype is not, as its value is known when it is recorded.
+// Counts the calls that evaluating y would run. Converting a number to another dtype is not one, because its
+// value is known when it is recorded.
 static int count_calls(zl_array y) {
     struct walk w = {.kind = WALK_ALL};
     int calls = 0;
@@ -97,7 +97,7 @@ TEST(compile_tells_calls_apart_by_their_key) {
     zl_compiled_release(c);
 }
 
-// A number has no dtype of its own: which dtype it takes is part of what is recorded, so it is a constant.
+// A number has no dtype of its own: the dtype that it takes is part of the recording, so it is a constant.
 TEST(compile_takes_weak_numbers_as_constants) {
     struct counted f = {double_plus_one};
     zl_compiled c = compiled(&f, false);
@@ -114,8 +114,8 @@ static zl_array three_times(const zl_array *in) {
     return zl_multiply(in[0], zl_scalar(3));
 }
 
-// Equal to a constant of the function, and to the number of the call before, it is still the number of this
-// call.
+// A number that equals a constant of the function, or the number of the call before, is still an argument of
+// this call.
 TEST(compiled_functions_have_gradients_by_numbers) {
     struct counted f = {three_times};
     zl_compiled c = compiled(&f, false);
@@ -153,8 +153,7 @@ static zl_array by_captured_number(const zl_array *in) {
     return zl_multiply(in[0], captured_number);
 }
 
-// A number that a function captures may be one that it is given too: calls with another one are of another
-// kind.
+// A captured number may also be an argument: calls with another number are then of another kind.
 TEST(compile_captures_numbers) {
     struct counted f = {by_captured_number};
     zl_compiled c = compiled(&f, false);
@@ -207,7 +206,8 @@ TEST(compile_leaves_out_what_is_superfluous) {
         zl_set_compile_mode(ZL_COMPILE_NO_SIMPLIFY);
         plain = call1(all, x);
         zl_set_compile_mode(before);
-        CHECK_EQ_INT(count_calls(y), 4); // x + 1, times what 2 + 3 is, plus; 2 + 3 until it is computed
+        CHECK_EQ_INT(count_calls(y), 4); // x + 1, times the value of 2 + 3, plus; and 2 + 3 itself until it
+                                         // is computed
         CHECK_EQ_INT(count_calls(plain), 6);
         CHECK_EQ_F64(zl_item(zl_sum(y)), 54);
         CHECK_EQ_F64(zl_item(zl_sum(plain)), 54);
@@ -305,7 +305,7 @@ TEST(compile_refuses) {
         captured = x;
         CHECK_ERROR(ZL_ERROR_VALUE, call1(e, x));
         CHECK_HAS(test_last_error(), "captured");
-        captured = zl_add(x, zl_scalar(1)); // made of it
+        captured = zl_add(x, zl_scalar(1)); // computed from it
         CHECK_ERROR(ZL_ERROR_VALUE, call1(e, x));
         CHECK_ERROR(ZL_ERROR_VALUE, zl_compile((zl_fn){0}, false));
         zl_outputs *out = zl_outputs_new();
@@ -412,7 +412,8 @@ TEST(compile_can_be_mapped) {
     zl_compiled_release(c);
 }
 
-// What it captures of a transform around it is no constant: such a recording is used once.
+// An array that the function captures from a transform around it is not a constant: such a recording is used
+// only once.
 static bool call_capturing(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)count;
     zl_array one = zl_ones(ZL_SHAPE(3), ZL_FLOAT32);
@@ -446,7 +447,7 @@ static bool draw_from_state(void *data, int count, const zl_array *in, zl_output
     return zl_random_state_set(in[0]) && zl_give(out, draw(NULL)) && zl_give(out, zl_random_state_get());
 }
 
-// The state of random numbers as one more input and output.
+// The state of random numbers becomes one more input and output.
 TEST(compile_with_a_random_state) {
     zl_compiled c = zl_compile((zl_fn){.call = draw_from_state}, false);
     ZL_SCOPE {

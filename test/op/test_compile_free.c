@@ -1,7 +1,7 @@
-// test_compile_free.c - eager work never compiles: every op on every dtype finds its kernels built in, unless
-// it is a kernel itself.
+// test_compile_free.c - eager evaluation never compiles: every op finds its kernels for every dtype built in,
+// unless it is a kernel itself.
 //
-// Arguments are drawn at random until the op takes them; the ops and what they take come from zl_op().
+// Arguments are drawn at random until the op accepts them; zl_op() lists the ops and their parameters.
 
 #include <string.h>
 
@@ -17,10 +17,11 @@ struct arguments {
     int axis[OP_PARAMS][LIST];
     zl_array array[OP_PARAMS][LIST], output[8];
     int rank;
-    bool plain; // arrays are equal, numbers 1: some ops want much that fits together
+    bool plain; // equal arrays, and numbers of 1, for ops with many arguments that must fit together
 };
 
-// Some of the shapes fit each other, some are square, some stretch. Most are of one rank.
+// Returns an array. Some of their shapes fit each other, some are square, some broadcast. Most arrays of a
+// call have the same rank.
 static zl_array some_array(const struct arguments *a, zl_dtype dtype) {
     static const int64_t fours[] = {4, 4, 4, 4, 4};
     if (a->plain)
@@ -69,7 +70,8 @@ static void choose(struct arguments *a, int at, const zl_param *param, zl_dtype 
     }
 }
 
-// Whether the op took what was drawn, and its results were computed. Counts what was refused for its dtype.
+// Returns whether the op accepted the drawn arguments and its results were computed. Counts those refused for
+// their dtype.
 static bool try_op(const zl_op_info *op, op_function *function, zl_dtype dtype, int *refused) {
     struct arguments a = {.rank = (int)test_between(0, 5), .plain = test_between(0, 2) == 0};
     zl_array y;
@@ -97,12 +99,12 @@ static bool needs_lapack(const zl_op_info *op) {
     return !strcmp(op->family, "linalg") || !strcmp(op->name, "zl_random_multivariate_normal");
 }
 
-// Why another device than the CPU, as default, is not asked; NULL.
+// Returns why a default device other than the CPU is not tested; NULL: it is the CPU.
 static const char *reason_to_skip(void) {
     return strcmp(setting_text(SETTING_DEVICE), "cpu") ? "only the CPU has its kernels built in" : NULL;
 }
 
-// Whether a function is an op of its name that the CPU runs by its kernel of src/kernel/ alone.
+// Returns whether a function is an op of the same name that the CPU only runs by its kernel in src/kernel/.
 static bool is_kernel(const zl_op_info *function) {
     const char *name = function->name + strlen("zl_");
     const struct op *op = op_find(name, strlen(name));
@@ -114,7 +116,7 @@ TEST(eager_ops_compile_nothing) {
         SKIP(reason_to_skip());
     if (!op_address("zl_add"))
         SKIP("this program has no symbols");
-    cpu_kernels_stop(); // of other tests
+    cpu_kernels_stop(); // those that other tests started
     int64_t fallbacks = zl_counter("fallbacks");
     CHECK(fallbacks >= 0);
     for (int i = 0; zl_op(i); i++) {
@@ -138,7 +140,7 @@ static zl_array mixture(zl_array x, zl_array y) {
     return zl_sum_axis(zl_where(zl_less(x, z), zl_exp(zl_negative(z)), zl_sqrt(zl_abs(y))), 0, false);
 }
 
-// Fused expressions run at once as row programs; few evaluations do not make them hot.
+// Fused expressions run at once as row programs; a few evaluations do not make them hot.
 TEST(new_expressions_compile_nothing) {
     if (reason_to_skip())
         SKIP(reason_to_skip());

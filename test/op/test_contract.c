@@ -1,5 +1,4 @@
-// test_contract.c - calls that nobody has checked: the contract of every op refuses what it must, whatever a
-// file says.
+// test_contract.c - unchecked calls: the contract of every op rejects invalid ones, whatever a file contains.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -7,9 +6,9 @@
 #include "op/op_test.h"
 #include "op/ops.h"
 
-enum { MOST = 8 }; // inputs, arguments and outputs
+enum { MOST = 8 }; // of inputs, arguments and outputs
 
-// Lists end at a page that cannot be touched: whoever reads or writes behind their end ends here.
+// Lists that end at a protected page: accessing memory after their end is a fault.
 struct fence {
     char *page;
     size_t bytes;
@@ -37,7 +36,8 @@ static zl_dtype some_dtype(void) {
     return (zl_dtype)test_between(0, ZL_DTYPE_COUNT - 1);
 }
 
-// A call of op as a file may say it, on inputs that are often of one dtype. Whether it was taken.
+// Makes a call of op as a file may contain it, on inputs that often have one dtype. Returns whether it was
+// accepted.
 static bool try_call(const struct op *op, const struct fence *inputs, const struct fence *outputs) {
     int count = (int)test_between(0, MOST), args = (int)test_between(0, MOST),
         results = (int)test_between(1, 4);
@@ -78,7 +78,7 @@ TEST(contracts_hold_for_any_call) {
     munmap(outputs.page, 2 * outputs.bytes);
 }
 
-// A call that is as the op's contract says but for how many results it has.
+// Makes a call that is valid by the op's contract, except perhaps for its number of results.
 static bool takes_results(const struct op *op, zl_array x, int args, const int64_t *arg, int results) {
     zl_array out[MOST];
     struct array_spec spec[MOST];

@@ -1,5 +1,5 @@
-// test_conv.c - convolutions against sums that are written out, with every stride, padding, dilation and
-// grouping.
+// test_conv.c - convolutions compared with sums that are written out, for every stride, padding, dilation and
+// number of groups.
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,11 +10,12 @@
 
 enum { AXES = 3, RANK = AXES + 2 };
 
-// A convolution over three axes; fewer are axes of one element.
+// A convolution over three axes; unused axes have one element.
 struct sample {
-    int64_t batch, channels, outputs, groups; // channels, outputs: of a group
+    int64_t batch, channels, outputs, groups; // channels, outputs: per group
     int64_t in[AXES], kernel[AXES], stride[AXES], low[AXES], high[AXES], dilation[AXES], input_dilation[AXES];
-    bool flip, in_batch; // in_batch: the groups of the input are, as in gradients of kernels
+    bool flip, in_batch; // in_batch: the groups of the input are in its batch axis, as in gradients of
+                         // kernels
 };
 
 static int64_t span(int64_t size, int64_t dilation) {
@@ -28,7 +29,7 @@ static int64_t output_size(const struct sample *s, int i) {
            1;
 }
 
-// Element `at` of an axis for a tap; -1: there is none.
+// Returns the index along an input axis for output element `at` and a tap; -1 if there is none.
 static int64_t place(const struct sample *s, int i, int64_t at, int64_t tap) {
     int64_t k = s->flip ? s->kernel[i] - 1 - tap : tap;
     int64_t p = at * s->stride[i] + k * s->dilation[i] - s->low[i];
@@ -58,7 +59,7 @@ static double expected(const struct sample *s, const double *x, const double *w,
     return sum;
 }
 
-// The same elements in memory of another order.
+// Returns the same elements in another order in memory.
 static zl_array as_layout(zl_array x, int layout) {
     if (layout == 1)
         return zl_transpose(zl_contiguous(zl_transpose(x, ZL_ALL), false), ZL_ALL);
@@ -67,7 +68,7 @@ static zl_array as_layout(zl_array x, int layout) {
     return layout == 2 ? zl_flip(zl_contiguous(zl_flip(x, ZL_ALL), false), ZL_ALL) : x;
 }
 
-// Multiples of 1/8, which are exact in every dtype.
+// Returns multiples of 1/8, which are exact in every dtype.
 static zl_array some(zl_shape shape, zl_dtype dtype) {
     int64_t size;
     if (!shape_size(shape.ndim, shape.dim, &size))
@@ -79,7 +80,7 @@ static zl_array some(zl_shape shape, zl_dtype dtype) {
     return CHECK(zl_eval(x)) ? x : NULL;
 }
 
-// All elements as doubles, to be freed.
+// Returns all elements as doubles, to be freed.
 static double *values_of(zl_array x) {
     double *out = malloc(sizeof(double) * (size_t)(x ? x->size : 1));
     if (!CHECK(out && zl_copy_to(zl_astype(x, ZL_FLOAT64), out, sizeof(double) * (size_t)x->size)))
@@ -87,7 +88,7 @@ static double *values_of(zl_array x) {
     return out;
 }
 
-// No function has this one: derivatives record it.
+// Records a convolution with groups in the batch, which has no public function: only derivatives record it.
 static zl_array convolve_in_batch(const struct sample *s, zl_array x, zl_array w, int axes) {
     int64_t arg[2 + 5 * AXES] = {-s->groups, s->flip}, dim[RANK] = {s->batch};
     for (int i = 0; i < axes; i++) {
@@ -197,8 +198,8 @@ TEST(conv_is_a_sum_of_products) {
         }
 }
 
-// Which is a product of matrices if there are no groups, no gaps and no padding, else not. Matrices that are
-// not small are read where they lie, if outputs or channels are neighbours.
+// Such a convolution is a matrix product if there are no groups, gaps or padding. Large matrices are read in
+// place if outputs or channels are contiguous.
 TEST(conv_by_kernels_of_one_element) {
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16};
     for (int i = 0; i < 64; i++)
@@ -220,7 +221,7 @@ TEST(conv_by_kernels_of_one_element) {
         }
 }
 
-// Of one channel into one: lines that take several pieces, are shorter than the padding, or than the kernel.
+// From one channel to one: rows that take several pieces, or are shorter than the padding or the kernel.
 TEST(conv_of_lines) {
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16};
     static const int64_t sizes[][4] = {
@@ -240,7 +241,7 @@ TEST(conv_of_lines) {
         }
 }
 
-// As many channels as are packed tap by tap, with all strides and dilations; taps that take several chunks.
+// Enough channels to be packed tap by tap, with all strides and dilations; taps that take several chunks.
 TEST(conv_of_panels) {
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16};
     for (int i = 0; i < (test_quick() ? 8 : 60); i++)
@@ -259,7 +260,7 @@ TEST(conv_of_panels) {
         check_sample(&s, 1, ZL_FLOAT32, 0);
 }
 
-// As many outputs as fill vectors and tiles, lines shorter than those, channels that fill them or hardly any.
+// Enough outputs to fill vectors and tiles, shorter rows, and channels that fill vectors or hardly any.
 TEST(conv_of_many_outputs) {
     static const zl_dtype dtypes[] = {ZL_BFLOAT16, ZL_FLOAT32, ZL_BFLOAT16, ZL_FLOAT16};
     static const int64_t channels[] = {32, 3, 64, 17};
@@ -283,8 +284,8 @@ TEST(conv_of_many_outputs) {
         }
 }
 
-// Gaps between elements of the input, also wider than the kernel, so that some of the output is 0; none along
-// some axes.
+// Gaps between elements of the input, also wider than the kernel, so that a part of the output is 0; along
+// some axes none.
 TEST(conv_of_inputs_with_gaps) {
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16};
     for (int i = 0; i < (test_quick() ? 12 : 100); i++)
@@ -304,8 +305,7 @@ TEST(conv_of_inputs_with_gaps) {
         }
 }
 
-// Sizes that take several tiles, columns that are cut, rows of channels that take several blocks, plain
-// products.
+// Sizes of several tiles, with partial columns, rows of channels that take several blocks, plain products.
 TEST(conv_of_large_arrays) {
     struct sample s = {.batch = 2, .channels = 24, .outputs = 140, .groups = 1};
     for (int i = 0; i < AXES; i++) {
@@ -335,8 +335,7 @@ TEST(conv_of_large_arrays) {
         }
 }
 
-// A kernel of three by three for each channel: lines by two, of all widths, with and without some at the
-// edges.
+// A kernel of three by three per channel: two rows at a time, of all widths, with and without padding.
 TEST(conv_of_channels_by_lines) {
     for (int64_t width = 1; width < 12; width++)
         for (int64_t low = 0; low < 4; low++)
@@ -354,8 +353,8 @@ TEST(conv_of_channels_by_lines) {
             }
 }
 
-// As gradients of depthwise kernels: results smaller than the kernels, of widths that are and are not whole
-// vectors; some so large that they are added up in parts.
+// As in gradients of depthwise kernels: results smaller than the kernels, with widths that are whole vectors
+// or not; some so large that they are added up in parts.
 TEST(conv_of_channels_by_large_kernels) {
     for (int i = 0; i < (test_quick() ? 40 : 400); i++)
         ZL_SCOPE {
@@ -375,7 +374,7 @@ TEST(conv_of_channels_by_large_kernels) {
                        : 1;
             }
             if (axes == 3)
-                s.low[0] = i / 3 % 2, s.high[0] = -s.low[0]; // or all of the input is cropped
+                s.low[0] = i / 3 % 2, s.high[0] = -s.low[0]; // or crops the whole input
             check_sample(&s, axes, i % 2 ? ZL_FLOAT32 : ZL_FLOAT64, (int)test_between(0, 3));
         }
 }
@@ -402,9 +401,8 @@ static double inner(zl_array a, zl_array b) {
     return zl_item(zl_sum(zl_multiply(a, b)));
 }
 
-// A convolution is linear in its input and in its kernels: what a cotangent means to them is the same for all
-// others of their shape. With gaps in the input or without, with strides or without, kernels turned around or
-// not.
+// A convolution is linear in its input and in its kernels, so its transpose is the same for all values of the
+// other. With gaps in the input or not, strides or not, and kernels flipped or not.
 TEST(conv_gradients_are_transposes) {
     for (int i = 0; i < (test_quick() ? 48 : 400); i++)
         if (test_samples(6))
@@ -430,7 +428,7 @@ TEST(conv_gradients_are_transposes) {
             }
 }
 
-// An optimiser reads it beside the kernel.
+// The gradient has the layout of the kernels, since an optimiser reads both together.
 TEST(gradients_of_kernels_lie_as_kernels_do) {
     zl_array x = some(ZL_SHAPE(2, 9, 10, 6), ZL_FLOAT32), w = some(ZL_SHAPE(5, 3, 2, 6), ZL_FLOAT32), grad;
     zl_array y = zl_conv2d(x, w, ZL_SHAPE(2, 1), ZL_SHAPE(1), ZL_SHAPE(1), 1);
@@ -565,8 +563,8 @@ RULES(conv_of_points_by_kernel, ZL_SHAPE(2, 1, 1, 3),
       zl_conv2d(constant(72, ZL_SHAPE(2, 3, 4, 3)), x, ZL_SHAPE(1), ZL_SHAPE(0), ZL_SHAPE(1), 1))
 RULES(conv_depthwise, ZL_SHAPE(2, 6, 3), zl_conv1d(x, constant(9, ZL_SHAPE(3, 3, 1)), 1, 1, 1, 3))
 
-// Groups in the batch: by the rules of derivatives and batches, and what gradients of kernels are when they
-// are differentiated.
+// A convolution with groups in the batch: its rules for derivatives and batches. Differentiating the gradient
+// of kernels uses them.
 static zl_array in_batch(zl_array x, zl_array w) {
     static const struct sample s = {.batch = 2,
                                     .channels = 3,
@@ -587,7 +585,7 @@ static zl_array start_of(zl_array x) {
     return zl_slice(x, ZL_SHAPE(0, 0, 0), ZL_SHAPE(4, 3, 3), ZL_SHAPE(1, 1, 1));
 }
 
-// Both gradients of the sum of squares of y, consecutive.
+// Returns both gradients of the sum of squares of y, concatenated.
 static zl_array gradients(zl_array y, zl_array x, zl_array w) {
     zl_array grad[2];
     if (!zl_grad(zl_sum(zl_square(y)), 2, (zl_array[]){x, w}, grad))

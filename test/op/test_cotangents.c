@@ -1,5 +1,5 @@
-// test_cotangents.c - gradients of arrays that are used by slices: concatenated where the slices are
-// disjoint, and equal to sums of padded ones in every bit. What is compared with takes the same elements by
+// test_cotangents.c - gradients of arrays that are used by slices: concatenated if the slices are disjoint,
+// with the same bits as sums of padded ones. The expected gradients come from taking the same elements by
 // their positions, which scatters and adds cotangents.
 
 #include <string.h>
@@ -9,10 +9,10 @@
 
 enum { ROWS = 6, COLUMNS = 24, USES_MOST = 10 };
 
-// What is done with an array: parts of it, or all of it (count 0), each times numbers of its own.
+// A use of an array: parts of it, or if count is 0 all of it, each multiplied by its own numbers.
 struct use {
     int axis, start, count,
-        cut; // cut: two parts of the part are used, up to there and from there on; 0: the part itself
+        cut; // cut: the part is used in two parts, before and after `cut`; 0: as it is
 };
 
 struct program {
@@ -31,7 +31,7 @@ static zl_array part(const struct program *p, zl_array x, int axis, int start, i
     return zl_slice(x, (zl_shape){from, 2}, (zl_shape){to, 2}, ZL_SHAPE(1, 1));
 }
 
-// The sum of squares, times numbers that depend on where an element is and on the use.
+// Returns the sum of squares, weighted by numbers that depend on the element's position and on the use.
 static zl_array weighed(const struct program *p, zl_array x, int use) {
     zl_array w =
         zl_slice(p->numbers, ZL_SHAPE(use, 0, 0), ZL_SHAPE(use + 1, x->dim[0], x->dim[1]), ZL_SHAPE(1, 1, 1));
@@ -87,7 +87,7 @@ static struct program program_of(int uses, const struct use *use) {
     return p;
 }
 
-// The gradient has so many of these calls, and the bits of the other gradient.
+// Checks that the gradient contains this number of calls of each op, and has the bits of the other gradient.
 static void check_calls(int line, int uses, const struct use *use, int concatenated, int padded) {
     struct program p = program_of(uses, use);
     zl_array x = random_of(ZL_SHAPE(ROWS, COLUMNS)), g = gradient(&p, x);
@@ -102,7 +102,7 @@ static void check_calls(int line, int uses, const struct use *use, int concatena
 
 TEST(disjoint_slices_are_concatenated) {
     CHECK_CALLS(1, 0, {1, 0, 8, 0}, {1, 8, 8, 0}, {1, 16, 8, 0});  // equal parts
-    CHECK_CALLS(1, 0, {1, 16, 8, 0}, {1, 0, 5, 0}, {1, 5, 11, 0}); // unequal ones in any order
+    CHECK_CALLS(1, 0, {1, 16, 8, 0}, {1, 0, 5, 0}, {1, 5, 11, 0}); // unequal parts in any order
     CHECK_CALLS(1, 0, {0, 0, 3, 0}, {0, 3, 3, 0});
     CHECK_CALLS(1, 0, {1, 2, 4, 0}, {1, 10, 4, 0}); // with gaps
     CHECK_CALLS(0, 1, {1, 2, 4, 0});
@@ -122,7 +122,7 @@ TEST(slices_of_slices_are_parts_of_the_whole) {
 
 TEST(whole_cotangents_are_added) {
     CHECK_CALLS(1, 0, {0, 0, 0, 0}, {1, 0, 12, 0}, {1, 12, 12, 0});
-    CHECK_CALLS(1, 0, {1, 0, 12, 0}, {0, 0, 0, 0}, {1, 12, 12, 0}); // the order of two does not matter
+    CHECK_CALLS(1, 0, {1, 0, 12, 0}, {0, 0, 0, 0}, {1, 12, 12, 0}); // the order of two sums does not matter
     CHECK_CALLS(0, 2, {0, 0, 0, 0}, {1, 0, 12, 0}, {0, 0, 0, 0}, {0, 0, 0, 0},
                 {1, 12, 12, 0}); // that of four does
 }
@@ -154,7 +154,7 @@ TEST(gradients_of_slices_have_the_bits_of_sums) {
 
 static const struct use thirds[] = {{1, 0, 8, 0}, {0, 0, 0, 0}, {1, 8, 8, 3}, {1, 18, 6, 0}};
 
-// The sum of the squares of a gradient, which has a gradient itself.
+// Returns the sum of the squares of a gradient, which is differentiated again.
 static bool squares_of_gradient(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)count;
     return zl_give(out, zl_sum(zl_square(gradient(data, in[0]))));
@@ -165,7 +165,7 @@ static bool give_gradient(void *data, int count, const zl_array *in, zl_outputs 
     return zl_give(out, gradient(data, in[0]));
 }
 
-// What becomes of the gradient in other transforms, by slices and by positions.
+// Another transform of the gradient, compared between slices and positions.
 typedef zl_array transform(struct program *p, zl_array x);
 
 static void check_transform(transform *f, zl_array x) {
@@ -207,7 +207,7 @@ TEST(gradients_of_slices_in_other_transforms) {
     check_transform(compiled, random_of(ZL_SHAPE(ROWS, COLUMNS)));
 }
 
-// Halves of any number of rows.
+// Divides any number of rows in halves.
 static bool halves(void *data, int count, const zl_array *in, zl_outputs *out) {
     zl_array half[2];
     (void)data;
@@ -233,7 +233,7 @@ TEST(gradients_of_slices_follow_shapes) {
     zl_compiled_release(c);
 }
 
-// Slices of one stream, among ops of another.
+// Slices on one stream, among ops on another.
 static bool halves_of_stream(void *data, int count, const zl_array *in, zl_outputs *out) {
     zl_array half[2];
     zl_stream before = zl_default_stream();

@@ -1,4 +1,4 @@
-// test_create.c - arrays made of numbers.
+// test_create.c - creation of arrays.
 
 #include <math.h>
 
@@ -37,7 +37,8 @@ TEST(arange_counts) {
     CHECK_ARRAY(zl_arange(5, 0, -INFINITY, ZL_FLOAT32), ZL_FLOAT32, ZL_SHAPE(1), 5);
     CHECK_EMPTY(zl_arange(5, 0, INFINITY, ZL_FLOAT32), ZL_FLOAT32, ZL_SHAPE(0));
     CHECK_EMPTY(zl_arange(3, 3, 1, ZL_INT32), ZL_INT32, ZL_SHAPE(0));
-    CHECK_ARRAY(zl_arange(0, 2052, 2051, ZL_FLOAT16), ZL_FLOAT16, ZL_SHAPE(2), 0, 2052); // 2051 is no half
+    CHECK_ARRAY(zl_arange(0, 2052, 2051, ZL_FLOAT16), ZL_FLOAT16, ZL_SHAPE(2), 0, 2052); // float16 does not
+                                                                                         // have 2051
     zl_array tenth = zl_arange(0, 1000, 0.1, ZL_FLOAT32);
     CHECK_EQ_INT(zl_size(tenth), 10000);
     CHECK_EQ_F64(zl_data_f32(tenth)[9999], (float)(9999 * 0.1));
@@ -101,7 +102,7 @@ TEST(dtypes_that_are_not_given) {
     CHECK_ARRAY(zl_arange_int(0, 2, 1, ZL_DTYPE_COUNT), ZL_INT32, ZL_SHAPE(2), 0, 1);
     CHECK_ARRAY(zl_full(ZL_SHAPE(1, 2), x, ZL_DTYPE_COUNT), ZL_INT16, ZL_SHAPE(1, 2), 0, 1);
     CHECK_ARRAY(zl_full_like(x, zl_scalar(3), ZL_DTYPE_COUNT), ZL_INT16, ZL_SHAPE(2), 3, 3);
-    CHECK_ERROR(ZL_ERROR_DTYPE, zl_zeros(ZL_SHAPE(2), ZL_DTYPE_COUNT)); // here it must be
+    CHECK_ERROR(ZL_ERROR_DTYPE, zl_zeros(ZL_SHAPE(2), ZL_DTYPE_COUNT)); // a dtype is required here
 }
 
 RULES(tril, ZL_SHAPE(2, 3, 3), zl_square(zl_tril(x, 0)))

@@ -1,5 +1,5 @@
-// test_cross_entropy.c - the loss of classifiers against sums of exponentials written out, its slopes, bad
-// input.
+// test_cross_entropy.c - the cross entropy loss compared with sums of exponentials that are written out, its
+// gradients, invalid input.
 
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static zl_array some_targets(int64_t classes) {
     return zl_from_i32(at, ZL_SHAPE(ROWS));
 }
 
-// log(sum(exp(x))) of n numbers.
+// Returns log(sum(exp(x))) of n numbers.
 static double log_sum(const double *x, int64_t n) {
     double top = -INFINITY, sum = 0;
     for (int64_t i = 0; i < n; i++)
@@ -50,7 +50,7 @@ TEST(cross_entropy_is_its_formula) {
             }
 }
 
-// A line of more than one tile, rising or falling: the largest so far changes, or does not.
+// Rows of more than one tile, ascending or descending: the running maximum changes, or does not.
 TEST(cross_entropy_of_long_lines) {
     for (int sign = -1; sign < 2; sign += 2)
         ZL_SCOPE {
@@ -72,7 +72,7 @@ TEST(cross_entropy_of_odd_numbers) {
     CHECK_EMPTY(zl_fast_cross_entropy(none, zl_zeros(ZL_SHAPE(0), ZL_INT32)), ZL_FLOAT32, ZL_SHAPE(0));
 }
 
-// What all logits have in common does not count, however large it is.
+// A constant added to all logits does not matter, however large it is.
 TEST(cross_entropy_of_large_numbers) {
     static const float common[] = {0, 1e4F, 1e6F, -1e6F};
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)
@@ -103,7 +103,7 @@ static bool losses(void *data, int count, const zl_array *in, zl_outputs *out) {
     return zl_give(out, zl_fast_cross_entropy(in[0], t->at));
 }
 
-// Softmax, less one at the target.
+// The gradient is the softmax, minus one at the target.
 static double slope(const double *row, int64_t target, int64_t at) {
     return exp(row[at] - log_sum(row, CLASSES)) - (at == target);
 }

@@ -1,5 +1,5 @@
-// test_cross_entropy_vjp.c - the gradient of losses of classifiers as one op: against the same composed of
-// other ops, of logits that were widened, and its own rules.
+// test_cross_entropy_vjp.c - the gradient of cross entropy as one op: compared with the same composed of
+// other ops, for logits that were converted to float32, and its own rules.
 
 #include "op/op_test.h"
 #include "op/ops.h"
@@ -13,12 +13,12 @@ static zl_array some_logits(int64_t classes, zl_dtype dtype) {
     return x;
 }
 
-// Some count from the end, and some are not there.
+// Some targets count from the end, and some are out of range.
 static zl_array some_targets(int64_t classes) {
     return zl_from_i64((int64_t[]){0, classes - 1, -1, classes + 9, -classes - 9}, ZL_SHAPE(ROWS));
 }
 
-// Of the sum of losses, each times its number.
+// Returns the gradient of the sum of losses, each with its own weight.
 static zl_array gradient(zl_array x, zl_array loss) {
     zl_array weight =
         zl_subtract(zl_arange(1, ROWS + 1, 1, (zl_dtype)loss->dtype), op_number((zl_dtype)loss->dtype, 2.5));
@@ -32,11 +32,12 @@ static void check_gradient(int64_t classes, zl_dtype dtype) {
     REQUIRE(grad && grad->call->op == &op_cross_entropy_vjp);
     CHECK_EQ_INT(grad->dtype, dtype);
     REQUIRE(op_cross_entropy_vjp.composed(grad->call, grad->call->in, &composed));
-    double bound = zl_dtype_size(dtype) == 2 ? 0x1p-7 : 0; // 16 bits may be rounded to the number beside
+    double bound = zl_dtype_size(dtype) == 2 ? 0x1p-7 : 0; // 16-bit results may be rounded to the
+                                                           // neighbouring number
     CHECK_EQ_INT(zl_item_int(zl_allclose(grad, composed, bound, bound * 1e-6, false)), 1);
 }
 
-// Lines that begin at multiples of 16 bytes, and others; of more than a tile.
+// Rows that begin at multiples of 16 bytes, and others; rows of more than a tile.
 TEST(cross_entropy_gradient_is_its_formula) {
     static const zl_dtype dtypes[] = {ZL_FLOAT16, ZL_BFLOAT16, ZL_FLOAT32, ZL_FLOAT64};
     static const int64_t classes[] = {1, 7, 16, 2056};
@@ -48,7 +49,8 @@ TEST(cross_entropy_gradient_is_its_formula) {
                 }
 }
 
-// Logits are read as what they were widened from, and their gradient is written like that.
+// Logits that were converted to float32 are read in their original dtype, in which the gradient is written
+// too.
 TEST(cross_entropy_of_widened_logits) {
     static const zl_dtype dtypes[] = {ZL_FLOAT16, ZL_BFLOAT16};
     for (int i = 0; i < 2; i++)
@@ -64,7 +66,7 @@ TEST(cross_entropy_of_widened_logits) {
         }
 }
 
-// So they are where they were reshaped or sliced behind that.
+// The same if they were reshaped or sliced after the conversion.
 TEST(cross_entropy_of_parts_of_widened_logits) {
     zl_array x = some_logits(24, ZL_BFLOAT16), at = some_targets(16);
     zl_array wide = zl_reshape(zl_astype(x, ZL_FLOAT32), ZL_SHAPE(1, ROWS, 24));
@@ -76,7 +78,8 @@ TEST(cross_entropy_of_parts_of_widened_logits) {
     CHECK_EQ_INT(zl_item_int(zl_array_equal(grad, other, false)), 1);
 }
 
-// By the wide numbers there is a gradient too, and what is there already is taken.
+// The gradient with respect to the converted logits also exists; if these are already computed, they are
+// read.
 TEST(cross_entropy_of_wide_logits) {
     zl_array x = some_logits(24, ZL_BFLOAT16), at = some_targets(24), wide = zl_astype(x, ZL_FLOAT32), kept;
     CHECK((kept = zl_retain(wide)) && zl_eval(kept));

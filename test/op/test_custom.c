@@ -1,4 +1,4 @@
-// test_custom.c - functions with rules of their own, and checkpoints.
+// test_custom.c - functions with custom rules, and checkpoints.
 
 #include <math.h>
 
@@ -21,7 +21,7 @@ static bool sine_times(void *data, int count, const zl_array *in, zl_outputs *ou
     return count == 2 && zl_give(out, zl_multiply(zl_sin(in[0]), in[1]));
 }
 
-// Rules that say something else, so that one can tell.
+// Rules with recognisably different results.
 static bool own_vjp(void *data, int count, const zl_array *in, int results, const zl_array *result,
                     const zl_array *cotangent, zl_outputs *out) {
     ((struct counted *)data)->rules++;
@@ -95,7 +95,7 @@ TEST(rules_follow_from_the_function) {
     zl_outputs_free(out);
 }
 
-// A result that is the same for all of a batch, and what is made of it.
+// A result that is the same for the whole batch, and an op on it.
 static bool own_vmap_without_axis(void *data, int count, const zl_array *in, const int *axis, int results,
                                   zl_outputs *out, int *out_axis) {
     (void)data, (void)count, (void)axis, (void)results;
@@ -136,7 +136,7 @@ TEST(wrong_rules_are_refused) {
     CHECK_ERROR(ZL_ERROR_VALUE, zl_custom(NULL, 0, NULL, NULL));
 }
 
-// What a custom function uses besides its inputs is a constant.
+// An array that a custom function captures is a constant.
 static zl_array captured;
 static bool times_captured(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)data, (void)count;
@@ -188,7 +188,7 @@ static bool network(void *data, int count, const zl_array *in, zl_outputs *out) 
     return zl_give(out, zl_sum(x));
 }
 
-// Bytes at the peak of computing a gradient, whose sum is in *sum.
+// Returns the peak of memory while a gradient is computed, and sets *sum to its sum.
 static size_t peak_of(struct network *net, zl_array x, double *sum) {
     size_t peak = 0;
     ZL_SCOPE {

@@ -1,5 +1,5 @@
-// test_delta_rule.c - the delta family: how its ops are called by tests of all ops, its rules for derivatives
-// and batches, bad input. Values are compared in test/python/test_delta.py.
+// test_delta_rule.c - the delta family: samples of its ops for tests of all ops, its rules for derivatives
+// and batches, invalid input. test/python/test_delta.py compares values.
 
 #include <string.h>
 
@@ -21,7 +21,7 @@ OP_FITTING_NONE(zl_fast_delta_rule, offsets);
 OP_FITTING(zl_fast_delta_rule, A_log, ZL_FLOAT32, 2);
 OP_FITTING(zl_fast_delta_rule, dt_bias, ZL_FLOAT32, 2);
 
-// Numbers of x from *at on, in a shape.
+// Returns the elements of x from *at on in a shape, and advances *at.
 static zl_array part_of(zl_array x, int64_t *at, zl_shape shape) {
     int64_t size, from = *at;
     if (!shape_size(shape.ndim, shape.dim, &size))
@@ -30,7 +30,7 @@ static zl_array part_of(zl_array x, int64_t *at, zl_shape shape) {
     return zl_reshape(zl_slice(x, ZL_SHAPE(from), ZL_SHAPE(from + size), ZL_SHAPE(1)), shape);
 }
 
-// Both results in one line, of inputs that are all in one.
+// Returns both results in one row, for inputs that are all in one row.
 static zl_array of_line(zl_array x, const char *rule, bool by_channel, bool packed) {
     int64_t at = 0;
     zl_array q = part_of(x, &at, ZL_SHAPE(1, 3, 1, 2)), k = part_of(x, &at, ZL_SHAPE(1, 3, 1, 2)), out[2];
@@ -50,7 +50,7 @@ RULES_IN(delta_packed, ZL_SHAPE(58), 0.1, 0.7, of_line(x, "kda", true, true))
 RULES_IN(delta_before, ZL_SHAPE(52), 0.1, 0.7, of_line(x, "comba", false, true))
 RULES_IN(delta_of_values, ZL_SHAPE(50), 0.1, 0.7, of_line(x, "gated_oja", true, false))
 
-// The rule with momentum, whose state has twice the rows.
+// The rule with momentum, whose state has twice as many rows.
 static zl_array with_momentum(zl_array x, bool packed) {
     int64_t at = 0;
     zl_array q = part_of(x, &at, ZL_SHAPE(1, 3, 1, 2)), k = part_of(x, &at, ZL_SHAPE(1, 3, 1, 2)), out[2];

@@ -1,5 +1,6 @@
-// test_delta_rule_vjp.c - gradients of the delta rule on the default device, against those of the recurrence
-// in float64. Sequences are long enough for the kernel of chunks, where a device has it (op_delta_form).
+// test_delta_rule_vjp.c - gradients of the delta rule on the default device, compared with those of the
+// recurrence in float64. Sequences are long enough for the kernel that computes in chunks, if the device has
+// it (op_delta_form).
 
 #include "test.h"
 
@@ -9,12 +10,12 @@
 
 enum { TIME = 37, HEADS = 2, WIDTH = 16, INPUTS = 6, RESULTS = 2, FOUND = INPUTS + RESULTS };
 
-// Numbers from -1 to 1.
+// Returns numbers from -1 to 1.
 static zl_array numbers(zl_shape shape, int seed) {
     return zl_random_uniform(zl_scalar(-1), zl_scalar(1), shape, ZL_FLOAT32, zl_random_key(seed));
 }
 
-// Gradients of a number made of both results, then the results, as float64, retained.
+// Computes the gradients of a number made from both results, then the results, as float64, retained.
 static bool gradients(const char *rule, zl_dtype dtype, zl_array *out) {
     const zl_shape vectors = ZL_SHAPE(1, TIME, HEADS, WIDTH), gates = ZL_SHAPE(1, TIME, HEADS);
     zl_array keys = zl_multiply(numbers(vectors, 2), zl_scalar(0.25)), result[RESULTS], grad[INPUTS];

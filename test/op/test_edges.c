@@ -1,9 +1,8 @@
-// test_edges.c - reductions and shape ops where it is easy to be wrong: ten axes, none, no elements, one
-// element, backward steps, every dtype; memory that is written again too early; data that lies at odd
-// addresses.
+// test_edges.c - reductions and shape ops in corner cases: ten axes, none, no elements, one element, negative
+// steps, every dtype; memory that is overwritten too early; data at unaligned addresses.
 //
-// An op along an axis is checked against what it does to one column of plain numbers, so that rank and layout
-// are the only things that can differ.
+// An op along an axis is compared with what it does to one column of plain numbers, so that only rank and
+// layout can make a difference.
 
 #include <math.h>
 #include <string.h>
@@ -15,8 +14,8 @@ enum { MOST = 512, RANKS = 10, LARGEST = 91125 };
 
 // Ops along an axis -----------------------------------------------------------------------------------------
 
-// Rows: name, call, flags. NEEDS: elements along the axis; NEEDS_ALL: elements at all. ROUNDS: the result is
-// not exact. ORDERS: not for complex numbers.
+// Rows: name, call, flags. NEEDS: there must be elements along the axis; NEEDS_ALL: the array must not be
+// empty. ROUNDS: the result is not exact. ORDERS: not for complex numbers.
 #define AXIS_OPS(ROW)                                                             \
     ROW(SUM, zl_sum_axis(x, axis, true), 0)                                       \
     ROW(PROD, zl_prod_axis(x, axis, true), 0)                                     \
@@ -78,7 +77,7 @@ static zl_array tiled(zl_array x, int axis) {
     return zl_tile(x, (zl_shape){reps, zl_ndim(x)});
 }
 
-// The op on an array; an axis that is reduced stays with size 1.
+// Applies the op to an array; a reduced axis stays, with size 1.
 static zl_array apply(enum axis_op op, zl_array x, int axis) {
     switch (op) {
 #define ROW(NAME, call, flags) \
@@ -135,7 +134,7 @@ static int64_t length(enum axis_op op, int64_t count) {
     }
 }
 
-// Which number goes to place i; -1: a new one.
+// Returns the index of the number that moves to position i; -1: it is a new one.
 static int64_t source(enum axis_op op, int64_t i, int64_t count) {
     switch (op) {
     case FLIP: return count - 1 - i;
@@ -170,7 +169,7 @@ static const struct {
 
 enum layout { DENSE, BACKWARD, TRANSPOSED, SPREAD, LAYOUTS };
 
-// Small whole numbers that every dtype has, few of them not 1: their product stays exact.
+// Returns small integers that every dtype has, most of them 1, so that their product is exact.
 static zl_array numbers(zl_shape shape, zl_dtype dtype) {
     double data[MOST];
     int64_t size;
@@ -181,7 +180,7 @@ static zl_array numbers(zl_shape shape, zl_dtype dtype) {
     return zl_astype(zl_from_f64(data, shape), dtype);
 }
 
-// Every other element of an array in which zeros stand between the elements of x.
+// Returns the elements of x with gaps: a view of every other element of an array, with zeros between them.
 static zl_array spread(zl_array x) {
     int64_t start[RANKS + 1] = {0}, stop[RANKS + 1], step[RANKS + 1];
     zl_array twice = zl_stack((zl_array[]){zl_zeros_like(x, ZL_DTYPE_COUNT), x}, 2, -1);
@@ -195,7 +194,7 @@ static zl_array spread(zl_array x) {
     return zl_squeeze(odd, ZL_AXES(-1));
 }
 
-// The elements of x, but not row-major in memory.
+// Returns the elements of x in a layout that is not row-major.
 static zl_array laid_out(zl_array x, enum layout how) {
     if (how == BACKWARD)
         return zl_flip(zl_contiguous(zl_flip(x, ZL_ALL), false), ZL_ALL);
@@ -214,7 +213,7 @@ static bool read_values(zl_array x, double *out) {
     return true;
 }
 
-// Sizes before, along and after an axis.
+// Number of elements before, along and after an axis.
 struct split {
     int64_t outer, count, inner;
 };
@@ -228,8 +227,8 @@ static struct split split_at(zl_array x, int axis) {
     return s;
 }
 
-// The largest relative difference between the op's result and what is expected; infinite if they do not have
-// the same size.
+// Returns the largest relative difference between the op's result and the expected one; infinite if their
+// sizes differ.
 static double difference(enum axis_op op, struct split s, const double *in, zl_array y) {
     double got[3 * MOST], column[MOST], worst = 0;
     int64_t count = length(op, s.count);
@@ -312,7 +311,7 @@ TEST(edges_of_scalars) {
     }
 }
 
-// Over several axes at once, the same as one after the other.
+// An op over several axes at once gives the same as over one after the other.
 TEST(edges_over_many_axes) {
     int64_t dim[RANKS] = {2, 1, 2, 1, 3, 1, 1, 2, 1, 2};
     for (int round = 0; round < 200; round++)
@@ -366,7 +365,7 @@ static zl_array chain(zl_array x, int length) {
     return x;
 }
 
-// Ways to use x that would let a careless evaluation write into its memory.
+// Returns results of x for which a careless evaluation would overwrite its memory.
 static zl_array careless(zl_array x, int how) {
     switch (how) {
     case 0: return chain(x, 5);
@@ -404,7 +403,7 @@ TEST(edges_retained_arrays_are_not_written) {
 }
 
 TEST(edges_readers_before_a_writer_see_the_old_values) {
-    zl_array x = zl_add(zl_arange(0, 1000, 1, ZL_FLOAT32), zl_scalar(0)); // held by its calls alone
+    zl_array x = zl_add(zl_arange(0, 1000, 1, ZL_FLOAT32), zl_scalar(0)); // held only by calls
     zl_array late = zl_negative(x), sum = zl_sum(x), back = zl_flip(x, ZL_ALL), both = zl_add(back, late);
     CHECK(zl_eval_all(2, (zl_array[]){both, sum}));
     CHECK_EQ_F64(zl_item(sum), 499500);
@@ -456,7 +455,7 @@ TEST(edges_of_foreign_data_at_any_element) {
 TEST(edges_of_data_between_elements) {
     static char data[8 * 65 + 1];
     for (int d = 0; d < ZL_DTYPE_COUNT; d++) {
-        zl_array copy = zl_from(data + 1, ZL_SHAPE(64), (zl_dtype)d); // copied, so any address will do
+        zl_array copy = zl_from(data + 1, ZL_SHAPE(64), (zl_dtype)d); // copied, so any address is allowed
         CHECK_EQ_F64(zl_item(zl_sum(copy)), 0);
         if (zl_dtype_size((zl_dtype)d) > 1)
             CHECK_ERROR(ZL_ERROR_VALUE,

@@ -1,4 +1,4 @@
-// test_einsum.c - tensordot, vecdot, kron and einsum against sums written as loops.
+// test_einsum.c - tensordot, vecdot, kron and einsum compared with sums written as loops.
 
 #include <string.h>
 
@@ -30,7 +30,8 @@ TEST(tensordot_of_axes) {
 
 TEST(vecdot_and_kron) {
     CHECK_ARRAY(zl_vecdot(RANGE(2, 3), RANGE(1, 3), -1), ZL_FLOAT32, ZL_SHAPE(2), 5, 14);
-    CHECK_ERROR(ZL_ERROR_SHAPE, zl_vecdot(RANGE(2, 3), RANGE(3), -1)); // -1 is another axis there: as MLX
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_vecdot(RANGE(2, 3), RANGE(3), -1)); // -1 is another axis there, which MLX
+                                                                       // rejects too
     CHECK_ARRAY(zl_vecdot(RANGE(2, 3), RANGE(2, 3), 0), ZL_FLOAT32, ZL_SHAPE(3), 9, 17, 29);
     zl_array z = zl_full(ZL_SHAPE(2), zl_scalar_complex(1, 2), ZL_COMPLEX64);
     CHECK_EQ_F64(zl_item(zl_real(zl_vecdot(z, z, 0))), 10);
@@ -44,10 +45,10 @@ TEST(vecdot_and_kron) {
 
 // einsum ----------------------------------------------------------------------------------------------------
 
-// A sum as its definition: letters only, with an arrow. All numbers of all letters are tried.
+// A sum by its definition, for texts of letters with an arrow: loops over all values of all letters.
 struct naive {
     int64_t dim[128], at[128];
-    char all[64]; // letters that stand somewhere
+    char all[64]; // letters that occur
     int count;
 };
 
@@ -85,7 +86,7 @@ static void read_letters(struct naive *n, const char *text, const zl_array *x) {
     }
 }
 
-// The largest difference from what einsum gave.
+// Returns the largest difference from the result of einsum.
 static double error_of(const char *text, int count, const zl_array *x, zl_array y) {
     struct naive n = {{0}};
     double want[4096] = {0}, worst = 0;
@@ -113,7 +114,7 @@ static double error_of(const char *text, int count, const zl_array *x, zl_array 
 static const int64_t sizes[] = {
     ['i' - 'a'] = 2, ['j' - 'a'] = 3, ['k' - 'a'] = 4, ['l' - 'a'] = 5, ['m' - 'a'] = 2};
 
-// An operand for each term of text, with the sizes above; now and then 1, which stretches.
+// Makes an operand for each term of the text, with the sizes above; some axes have size 1 and broadcast.
 static int make_operands(const char *text, bool stretch, zl_array *x) {
     int count = 0, ndim = 0;
     int64_t dim[8];
@@ -162,7 +163,7 @@ TEST(einsum_without_arrow_and_with_dots) {
     CHECK_ARRAY(EINSUM("ji", a), ZL_FLOAT32, ZL_SHAPE(3, 2), 0, 3, 1, 4, 2, 5);
     CHECK_ARRAY(EINSUM("ij,ij", a, a), ZL_FLOAT32, ZL_SCALAR, 55);
     CHECK_ARRAY(EINSUM(" b a , a ", a, RANGE(3)), ZL_FLOAT32, ZL_SHAPE(2), 5, 14);
-    CHECK_ARRAY(EINSUM("aB", a), ZL_FLOAT32, ZL_SHAPE(3, 2), 0, 3, 1, 4, 2, 5); // B is before a
+    CHECK_ARRAY(EINSUM("aB", a), ZL_FLOAT32, ZL_SHAPE(3, 2), 0, 3, 1, 4, 2, 5); // B comes before a
     CHECK_ARRAY(EINSUM("...i->...", a), ZL_FLOAT32, ZL_SHAPE(2), 3, 12);
     CHECK_ARRAY(EINSUM("...,...", a, RANGE(3)), ZL_FLOAT32, ZL_SHAPE(2, 3), 0, 1, 4, 0, 4, 10);
     CHECK_ARRAY(EINSUM("i...->...i", a), ZL_FLOAT32, ZL_SHAPE(3, 2), 0, 3, 1, 4, 2, 5);

@@ -1,6 +1,6 @@
-// test_elementwise.c - every row of elementwise.def: values against long double, dtypes, layouts, special
-// numbers, gradients against finite differences. A new row is tested by all of it but the values, until
-// libm's name for it is in references[].
+// test_elementwise.c - every row of elementwise.def: values compared with long double, dtypes, layouts,
+// special numbers, gradients compared with finite differences. A new row is tested in all these ways except
+// values, until references[] has libm's name for it.
 
 #include <complex.h>
 #include <math.h>
@@ -16,7 +16,7 @@ static const struct row {
     enum tile_op op;
     int inputs;
     int rule;
-    double lo, hi; // where inputs are sampled
+    double lo, hi; // interval of the samples
     zl_array (*one)(zl_array);
     zl_array (*two)(zl_array, zl_array);
 } rows[] = {
@@ -29,7 +29,7 @@ static zl_array apply(const struct row *r, zl_array a, zl_array b) {
     return r->one ? r->one(a) : r->two(a, b);
 }
 
-// What the row makes of a dtype before it computes.
+// Returns whether the row accepts a dtype.
 static bool takes(const struct row *r, zl_dtype d) {
     if (r->rule & BITS)
         return !dtype_is_inexact(d);
@@ -138,7 +138,7 @@ static const struct {
     {TILE_GE, NULL, is_greater_or_equal},
 };
 
-// NAN when libm has nothing to compare with.
+// Computes the expected value; NAN if libm has no function for it.
 static bool reference(const struct row *r, long double a, long double b, long double *out) {
     for (size_t i = 0; i < COUNT(references); i++)
         if (references[i].op == r->op) {
@@ -158,7 +158,7 @@ static double load(zl_dtype d, const void *data, int64_t i) {
     return value;
 }
 
-// Random values of dtype in the row's domain, as the array holds them.
+// Returns random values of a dtype in the row's domain, as stored in the array.
 static zl_array sample(zl_dtype d, double lo, double hi, int64_t n) {
     double values[SAMPLES];
     bool natural = d <= ZL_UINT64;
@@ -167,7 +167,7 @@ static zl_array sample(zl_dtype d, double lo, double hi, int64_t n) {
     return zl_astype(zl_from_f64(values, ZL_SHAPE(n)), d);
 }
 
-// Distance of two consecutive numbers of the dtype near x.
+// Returns the ULP of a dtype near x.
 static long double unit(zl_dtype d, long double x) {
     int digits = d == ZL_FLOAT16 ? 11 : d == ZL_BFLOAT16 ? 8 : d == ZL_FLOAT64 ? 53 : 24;
     int least = d == ZL_FLOAT16 ? -24 : d == ZL_FLOAT64 ? -1074 : -149;
@@ -191,12 +191,12 @@ static void compare_values(const struct row *r, zl_dtype d) {
         if (!reference(r, x, x2, &want))
             return;
         if (r->inputs == 2 && x2 == 0 && !dtype_is_inexact(compute) && !isfinite(want))
-            continue; // an integer divided by zero: see integers_are_defined_where_c_is_not
-        // Truth and integers are exact; 16-bit floats are rounded once more than the 3 units of their
-        // float32.
+            continue; // integer division by zero: see integers_are_defined_where_c_is_not
+        // Booleans and integers are exact. 16-bit floats are rounded once more than the float32 result, whose
+        // error is at most 3 ULPs.
         bool exact = !dtype_is_inexact(compute) || (r->rule & TRUTH);
         long double scale = want;
-        if (r->op == TILE_LOGADDEXP) // a sum that may cancel: the error is relative to what is added
+        if (r->op == TILE_LOGADDEXP) // a sum that may cancel: the error is relative to its terms
             scale = fmaxl(fabsl(larger(x, x2)), log1pl(expl(-fabsl(x - x2))));
         long double bound =
             exact ? 0 : (r->op == TILE_POW || r->op == TILE_TAN ? 4.5L : 3.5L) * unit(compute, scale);
@@ -210,8 +210,8 @@ static void compare_values(const struct row *r, zl_dtype d) {
     }
 }
 
-// Wrapping integers have no long double to compare with where they overflow; these ops stay inside their
-// domain.
+// Returns whether integers may overflow: they wrap around, which long double does not, so these ops are
+// tested inside their domain.
 static bool overflows(const struct row *r, zl_dtype d) {
     return !dtype_is_inexact(d) && !(r->rule & FLOAT) &&
            (d == ZL_BOOL || r->op == TILE_POW ||
@@ -254,9 +254,10 @@ TEST(elementwise_output_dtypes) {
     CHECK_EQ_F64(zl_item(zl_sum(zl_left_shift(truth, truth))), 4);
 }
 
-// Layouts: the same numbers whatever the strides ------------------------------------------------------------
+// Layouts: the same results for any strides
+// ------------------------------------------------------------------
 
-static zl_array strange(zl_array dense, int how) { // the elements of dense, in another layout
+static zl_array strange(zl_array dense, int how) { // returns the elements of `dense` in another layout
     zl_shape shape = zl_shape_of(dense);
     switch (how) {
     case 1: return zl_transpose(zl_contiguous(zl_transpose(dense, ZL_ALL), false), ZL_ALL);
@@ -386,8 +387,8 @@ TEST(integers_are_defined_where_c_is_not) {
     CHECK_EQ_INT(zl_item_int(zl_abs(zl_astype(zl_scalar_int(INT32_MIN), ZL_INT32))), INT32_MIN);
 }
 
-// The remainder moves by -quotient when the divisor moves by one: by the quotient that belongs to it, also
-// where a / b is rounded to the next whole number or has more digits than a float.
+// The derivative of a remainder by the divisor is -quotient, exactly the quotient that belongs to it, even if
+// a / b is rounded to the next integer or has more digits than a float.
 TEST(gradient_of_remainder_has_its_quotient) {
     zl_array x[] = {zl_from_f32((float[]){1, 1e9f, -1e9f, -1, 7, -3e38f}, ZL_SHAPE(6)),
                     zl_from_f32((float[]){0.1f, 7, 7, INFINITY, -2, 2e38f}, ZL_SHAPE(6))};
@@ -450,7 +451,8 @@ TEST(complex_arithmetic) {
     }
 }
 
-// Those of powers of two are done as products; a plan that divides by one must not serve for other numbers.
+// Division by a power of two is a multiplication; a plan with such a division must not be reused for other
+// numbers.
 TEST(division_by_a_number_is_division_by_an_array_of_it) {
     const double divisors[] = {2, 3, -0.25, 0x1p14, 0x1p15, 0x1p-14, 0.1, 1, 0};
     const zl_dtype dtypes[] = {ZL_FLOAT16, ZL_BFLOAT16, ZL_FLOAT32, ZL_FLOAT64};
@@ -509,7 +511,8 @@ TEST(gradients_against_finite_differences) {
             ZL_SCOPE compare_gradient(&rows[i]);
 }
 
-// Whether the derivative by x beside a number, as operand `at`, is that beside an array of it.
+// Compares the derivative with respect to x, operand `at`, where the other operand is a number, with that
+// where it is an array.
 static void compare_beside_number(const struct row *r, int at) {
     double value[5];
     for (int i = 0; i < 5; i++)
@@ -541,8 +544,8 @@ TEST(gradients_of_broadcast_operands_are_sums) {
     CHECK_EQ_F64(zl_data_f32(grads[1])[0], 8);
 }
 
-// Numbers are converted where no array beside them has a dtype: what is made of the converted ones depends on
-// them still.
+// Numbers are converted if no array next to them has a dtype; results of converted numbers still depend on
+// them.
 TEST(gradients_by_numbers) {
     zl_array w = zl_scalar(3), x = zl_full(ZL_SHAPE(4), zl_scalar(2), ZL_FLOAT16);
     const struct {
@@ -579,7 +582,7 @@ TEST(gradients_by_numbers) {
     CHECK_EQ_F64(zl_item(zl_real(g)), 4);
 }
 
-// Each number is a variable of its own, however equal they are.
+// Each number is a separate variable, even if they are equal.
 TEST(gradients_by_equal_numbers) {
     zl_array w[] = {zl_scalar(3), zl_scalar(3)}, g[2];
     REQUIRE(zl_grad(zl_multiply(zl_square(w[0]), w[1]), 2, w, g));

@@ -1,4 +1,4 @@
-// test_explain.c - zl_explain and zl_to_dot: what they say of graphs.
+// test_explain.c - zl_explain and zl_to_dot: their texts about graphs.
 
 #include <string.h>
 
@@ -11,8 +11,7 @@ static int count_of(const char *text, const char *part) {
     return count;
 }
 
-// The texts are those of the CPU, whatever the default device is: what is one kernel is a matter of the
-// device.
+// Uses the CPU whatever the default device is, since which calls form one kernel depends on the device.
 static zl_scope on_cpu(void) {
     return zl_scope_begin_on(zl_new_stream("cpu"));
 }
@@ -73,7 +72,8 @@ TEST(explain_says_why_not) {
     zl_scope_end(scope);
 }
 
-// Elementwise calls on so many inputs, and a reduction of lines of 20 elements, on a stream of a device.
+// Explains elementwise calls on `inputs` inputs, and a reduction of rows of 20 elements, on a stream of a
+// device.
 static char *explain_many(const char *device, int inputs) {
     zl_scope scope = zl_scope_begin_on(zl_new_stream(device));
     zl_array x[24], y = NULL;
@@ -87,7 +87,7 @@ static char *explain_many(const char *device, int inputs) {
     return text;
 }
 
-// The words are the same on all devices, the numbers are each device's own.
+// The words are the same on all devices, the numbers differ.
 TEST(explain_names_the_limits_of_the_device) {
     static const struct {
         const char *device, *operands, *reduction;
@@ -98,7 +98,7 @@ TEST(explain_names_the_limits_of_the_device) {
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         if (!zl_new_stream(cases[i].device)) {
-            zl_clear_error(); // there is no such device here
+            zl_clear_error(); // this machine has no such device
             continue;
         }
         char *many = explain_many(cases[i].device, 24), *few = explain_many(cases[i].device, 3);
@@ -118,7 +118,7 @@ TEST(explain_evaluates_nothing) {
     zl_free(text);
 }
 
-// x + y z, and what y, stretched, is summed to.
+// Computes x + y z, and the sum of the broadcast y.
 static bool stretched_product(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)data;
     zl_array y = zl_broadcast_to(in[1], zl_shape_of(in[2]));

@@ -1,4 +1,5 @@
-// test_export.c - functions in files: what is written is what is called, and what is damaged is refused.
+// test_export.c - functions in files: a loaded function computes what the saved one did, and damaged files
+// are rejected.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +51,7 @@ static bool call_of_one(void *data, int count, const zl_array *in, zl_outputs *o
     return zl_give(out, ((function_of_one *)data)(in[0]));
 }
 
-// Functions as data: a pointer to one in a word of its own would be stricter C, but POSIX has this.
+// Stores a function pointer as data, which POSIX allows; strict C would need a pointer to it.
 static zl_fn fn_of(function_of_one *f) {
     return (zl_fn){.call = call_of_one, .data = (void *)(uintptr_t)f};
 }
@@ -124,7 +125,7 @@ static zl_array remembered(zl_array x) {
                                                                             : NULL;
 }
 
-// The gradient of kernels in groups is a convolution whose groups are in its batch.
+// The gradient of kernels in groups is a convolution with groups in its batch.
 static zl_array kernel_slopes(zl_array x) {
     zl_array w = zl_ones(ZL_SHAPE(4, 2, 1), ZL_FLOAT32), g;
     return zl_grad(zl_sum(zl_square(zl_conv1d(x, w, 1, 1, 1, 4))), 1, &w, &g) ? g : NULL;
@@ -202,7 +203,7 @@ static zl_array with_c_kernel(zl_array x) {
     return with_kernel(x, in_c);
 }
 
-// The call of the kernel that an array was made from.
+// Returns the call of the kernel from which an array was computed.
 static const struct call *kernel_behind(zl_array y) {
     for (int i = 0; y && y->call && i < y->call->inputs; i++)
         if (y->call->in[i]->call && y->call->in[i]->call->op == &op_cuda_kernel)
@@ -240,7 +241,7 @@ TEST(kernels_of_files_can_be_refused) {
     CHECK_HAS(test_last_error(), "cannot be exported");
 }
 
-// Its sizes are those of the trace.
+// A kernel has the sizes of the trace.
 TEST(kernels_do_not_take_other_sizes) {
     zl_array x = op_test_range(ZL_SHAPE(3, 4), ZL_FLOAT32), y = op_test_range(ZL_SHAPE(5, 4), ZL_FLOAT32);
     REQUIRE(zl_export(path_of("f"), fn_of(with_cuda_kernel), 1, &x, &(zl_export_options){.shapeless = true}));
@@ -273,7 +274,7 @@ TEST(exporter_keeps_traces_and_names) {
     CHECK_STR(zl_imported_metadata(f), "m");
     zl_outputs *out = zl_outputs_new();
     zl_array other[] = {zl_from_f32((float[]){1, 2}, ZL_SHAPE(2)), a};
-    CHECK(zl_imported_call(f, 2, other, 2, turned, out)); // a is x
+    CHECK(zl_imported_call(f, 2, other, 2, turned, out)); // a is x here
     CHECK_ARRAY(zl_outputs_get(out, 0), ZL_FLOAT32, ZL_SHAPE(2), 4, 5);
     CHECK_EQ_INT(zl_outputs_count(out), 2);
     zl_outputs_free(out);
@@ -344,7 +345,7 @@ TEST(shapeless_functions_take_other_sizes) {
     zl_imported_free(f);
     REQUIRE(zl_export(path_of("f"), fn_of(follows), 1, &x, &(zl_export_options){.shapeless = true}));
     f = zl_import(path_of("f"));
-    CHECK_ERROR(ZL_ERROR_VALUE, call_one(f, 1, &z)); // indices for two, and five
+    CHECK_ERROR(ZL_ERROR_VALUE, call_one(f, 1, &z)); // indices for two, but five elements
     CHECK_HAS(test_last_error(), "take_along");
     zl_imported_free(f);
 }

@@ -1,4 +1,4 @@
-// test_fast.c - norms and attention against their formulas.
+// test_fast.c - norms and attention compared with their formulas.
 
 #include <math.h>
 
@@ -25,10 +25,11 @@ TEST(norms) {
               "zl_fast_rms_norm: a weight of shape (1, 3) for x of shape (2, 3): (3,) is needed");
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_fast_layer_norm(zl_scalar(1), NULL, NULL, 0));
     CHECK_ERROR(ZL_ERROR_DTYPE, zl_fast_layer_norm(zl_astype(x, ZL_INT32), NULL, NULL, 0));
-    CHECK_ERROR(ZL_ERROR_AXIS, zl_fast_rms_norm(x, zl_flip(x, ZL_AXES(2)), 0)); // a failure, not none
+    CHECK_ERROR(ZL_ERROR_AXIS, zl_fast_rms_norm(x, zl_flip(x, ZL_AXES(2)), 0)); // an invalid argument is an
+                                                                                // error, not an absent one
 }
 
-// One head at a time, each with its own mask: the formula itself.
+// Computes the formula for one head, with its own mask.
 static zl_array one_head(zl_array q, zl_array k, zl_array v, double scale, zl_array mask) {
     zl_array scores = zl_multiply(zl_matmul(q, zl_matrix_transpose(k)), zl_scalar(scale));
     return zl_matmul(zl_softmax(mask ? zl_add(scores, mask) : scores, -1, true), v);

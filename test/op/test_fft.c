@@ -1,5 +1,5 @@
-// test_fft.c - Fourier transforms against sums in double of roots in long double, for every kind of length,
-// layout and norm.
+// test_fft.c - Fourier transforms compared with sums in double, with roots in long double, for every kind of
+// length, layout and norm.
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static wide root(int64_t j, int64_t n) {
     return (wide){(double)cosl(angle), (double)sinl(angle)};
 }
 
-// Element k of the transform of n numbers; sign: -1 forward, 1 inverse.
+// Returns element k of the transform of n numbers; sign: -1 forward, 1 inverse.
 static wide sum_of(const wide *x, const wide *roots, int64_t n, int64_t k, int sign) {
     wide sum = {0, 0};
     for (int64_t j = 0, at = 0; j < n; j++, at = (at + k) % n) {
@@ -29,7 +29,7 @@ static wide sum_of(const wide *x, const wide *roots, int64_t n, int64_t k, int s
     return sum;
 }
 
-// Real and imaginary parts in turn, to be freed.
+// Returns real and imaginary parts in turn, to be freed.
 static float *parts_of(zl_array x) {
     zl_array y = zl_astype(x, ZL_COMPLEX64);
     float *out = calloc(2 * (size_t)(x ? x->size : 1), sizeof(float));
@@ -48,7 +48,8 @@ static zl_array noise(int64_t rows, int64_t n, bool is_complex) {
     return CHECK(zl_eval(x)) ? x : NULL;
 }
 
-// Compares count elements of each row of y with transforms of the rows of x; a few of them if there are many.
+// Compares `count` elements of each row of y with transforms of the rows of x; only some of them if there are
+// many.
 static void check_rows(zl_array x, zl_array y, int64_t rows, int64_t n, int64_t count, int sign) {
     float *from = parts_of(x), *got = parts_of(y);
     wide *line = malloc(sizeof(wide) * 2 * (size_t)n), *roots = line + n;
@@ -106,7 +107,7 @@ static bool are_close(zl_array a, zl_array b, double bound) {
     return a && b && a->size == b->size && zl_eval(d) && zl_item(d) <= bound;
 }
 
-// Those that are split, and read and written with steps: the same bits as a line without.
+// Long transforms, which are divided and use strides: the same bits as for contiguous rows.
 TEST(long_ffts_have_inverses) {
     zl_array z = noise(3, 1 << 15, true), x = noise(3, 1 << 16, false);
     zl_array y = zl_fft_fft(z, 1 << 15, -1, NULL), h = zl_fft_rfft(x, 1 << 16, -1, NULL);
@@ -133,7 +134,7 @@ TEST(ffts_have_inverses) {
         }
 }
 
-// Axes, layouts and many lines: the same bits as each line by itself.
+// Axes, layouts and many rows: the same bits as for each row alone.
 TEST(fft_along_axes) {
     zl_array z = zl_reshape(noise(37, 60, true), ZL_SHAPE(37, 5, 12));
     REQUIRE(zl_eval(z));
@@ -222,7 +223,7 @@ TEST(fft_says_what_does_not_fit) {
 
 // Rules -----------------------------------------------------------------------------------------------------
 
-// The sum of w * f(x), whose terms are real: f is linear, so that it and its derivatives say the same.
+// A linear function f, so that f and its derivatives can be compared.
 typedef zl_array linear(zl_array x);
 
 static zl_array real_fft(zl_array x) {
@@ -244,7 +245,7 @@ static zl_array planes(zl_array x) {
     return zl_fft_rfftn(x, ZL_NO_SHAPE, ZL_ALL, "backward");
 }
 
-// Re(sum(conj(a) * b)): how cotangents and tangents meet.
+// Returns Re(sum(conj(a) * b)), the product of a cotangent and a tangent.
 static double meet(zl_array a, zl_array b) {
     zl_array sum = zl_sum(zl_astype(zl_real(zl_multiply(zl_conjugate(a), b)), ZL_FLOAT64));
     return CHECK(zl_eval(sum)) ? zl_item(sum) : NAN;
@@ -255,7 +256,7 @@ static bool call_linear(void *data, int count, const zl_array *in, zl_outputs *o
     return zl_give(out, (*(linear **)data)(in[0]));
 }
 
-// <w, f(t)> = <f*(w), t>, and the tangent is f(t).
+// Checks that <w, f(t)> = <f*(w), t>, and that the tangent is f(t).
 static void check_adjoint(linear *f, int64_t rows, int64_t n, bool is_complex) {
     zl_array x = noise(rows, n, is_complex), t = noise(rows, n, is_complex), y = f(x), g, w;
     zl_fn fn = {.call = call_linear, .data = &f};

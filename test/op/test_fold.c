@@ -1,5 +1,5 @@
-// test_fold.c - gradients of views by windows: sums of what comes back to each element, against a loop over
-// the view; which views need no indices; and the rules of the op that sums.
+// test_fold.c - gradients of views with windows: sums of the cotangents of each element, compared with a loop
+// over the view; which views need no indices; and the rules of the op `fold`.
 
 #include "op/op_test.h"
 #include "op/ops.h"
@@ -8,7 +8,7 @@ struct view {
     const char *name;
     zl_shape x, shape, strides;
     int64_t offset;
-    const struct op *by; // what sums: fold, scatter; NULL: elements only move
+    const struct op *by; // op that adds the cotangents: fold or scatter; NULL: elements are only moved
 };
 
 #define VIEW(name, x, shape, strides, offset, by) \
@@ -48,7 +48,7 @@ static zl_array view_of(const struct view *v, zl_array x) {
     return zl_as_strided(x, v->shape, v->strides, v->offset);
 }
 
-// The op among those that y was made by, on the way to the first inputs.
+// Returns whether an op is among the calls that computed y, following first inputs.
 static bool is_made_by(zl_array y, const struct op *op) {
     while (y && y->call && y->call->op != op)
         y = y->call->inputs ? y->call->in[0] : NULL;
@@ -62,7 +62,7 @@ static bool sees_again(const struct view *v) {
     return again;
 }
 
-// Of elements that the view has, what weights of these places add up to.
+// Computes, for each element of the array, the sum of the weights of its places in the view.
 static void add_up(const struct view *v, const double *weight, double *sum) {
     int64_t at[8] = {0};
     for (int64_t place = v->offset, i = 0;; i++) {
@@ -83,7 +83,7 @@ static zl_array gradient(zl_array x, zl_array loss) {
     return zl_grad(loss, 1, &x, &grad) ? grad : NULL;
 }
 
-// Sums of small whole numbers, which all dtypes have exactly.
+// Checks sums of small integers, which are exact in all dtypes.
 static void check_view(const struct view *v, zl_dtype dtype) {
     double sum[1024] = {0};
     zl_array x = op_test_ready(zl_ones(v->x, dtype));
@@ -110,7 +110,7 @@ TEST(fold_of_views) {
         }
 }
 
-// One number stands for all cotangents: nothing is read from memory.
+// One number is the cotangent of all elements, so nothing is read from memory.
 TEST(fold_of_one_number) {
     for (size_t i = 0; i < COUNT(views); i++)
         ZL_SCOPE {
@@ -123,7 +123,7 @@ TEST(fold_of_one_number) {
         }
 }
 
-// Each would be lost if sums were rounded to 16 bits in between.
+// Each term would be lost if sums were rounded to 16 bits in between.
 TEST(fold_rounds_once) {
     static const zl_dtype dtypes[] = {ZL_FLOAT16, ZL_BFLOAT16};
     for (int i = 0; i < 2; i++) {
@@ -155,7 +155,7 @@ TEST(fold_of_nothing) {
     CHECK_EMPTY(gradient(x, zl_sum(y)), ZL_FLOAT32, ZL_SHAPE(0, 5, 5, 2));
 }
 
-// Images from patches x, as a function of these.
+// Adds the patches x to an image, as a function of the patches.
 static zl_array folded(zl_array x, zl_shape image, zl_shape strides) {
     zl_array zeros = zl_zeros(image, (zl_dtype)x->dtype);
     return gradient(zeros, zl_sum(zl_multiply(zl_as_strided(zeros, zl_shape_of(x), strides, 0), x)));

@@ -1,5 +1,5 @@
-// test_gated_delta.c - the gated delta rule against loops over its definition, its slopes, batches, bad
-// input.
+// test_gated_delta.c - the gated delta rule compared with loops by its definition, its gradients, batches,
+// invalid input.
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ OP_FITTING(zl_fast_gated_delta_update, beta, ZL_FLOAT32, 2, 3, 2);
 OP_FITTING(zl_fast_gated_delta_update, initial_state, ZL_FLOAT32, 2, 2, 5, 4);
 OP_FITTING(zl_fast_gated_delta_update, mask, ZL_BOOL, 2, 3);
 
-// Sizes: batch, steps, heads of q and k, their numbers, heads of v, their numbers.
+// Batch, steps, heads of q and k, their size, heads of v, their size.
 struct sizes {
     int64_t b, t, h, d, n, e;
 };
@@ -42,7 +42,7 @@ static bool update(const zl_array *in, zl_array *out) {
 
 // The definition --------------------------------------------------------------------------------------------
 
-// One step of the state (e, d) of a head: what it answers, in y.
+// Updates the state (e, d) of a head by one step, and writes its output to y.
 static void reference_step(const struct sizes *s, double *state, const double *q, const double *k,
                            const double *v, const double *gate, int64_t gate_step, double beta, double *y) {
     for (int64_t row = 0; row < s->e; row++, state += s->d) {
@@ -59,7 +59,7 @@ static void reference_step(const struct sizes *s, double *state, const double *q
     }
 }
 
-// Of one head of one batch. y: its first output; others follow n * e apart.
+// Computes one head of one batch element. y: its first output; the next ones follow at a distance of n * e.
 static void reference_head(const struct sizes *s, const double **in, bool by_column, int64_t b, int64_t head,
                            double *state, double *y) {
     for (int64_t t = 0; t < s->t; t++) {
@@ -126,7 +126,7 @@ TEST(gated_delta_is_its_definition) {
             }
 }
 
-// Two halves, the second from the state after the first, are the whole.
+// Computing the second half from the state after the first half gives the same as the whole.
 TEST(gated_delta_goes_on) {
     static const struct sizes s = {2, 6, 1, 8, 2, 4};
     zl_array in[INPUTS], whole[2], part[2], half[INPUTS];
@@ -150,7 +150,7 @@ TEST(gated_delta_goes_on) {
 
 // Rules -----------------------------------------------------------------------------------------------------
 
-// Numbers of x from *at on, in a shape.
+// Returns the elements of x from *at on in a shape, and advances *at.
 static zl_array part_of(zl_array x, int64_t *at, zl_shape shape) {
     int64_t size, from = *at;
     if (!shape_size(shape.ndim, shape.dim, &size))
@@ -159,7 +159,7 @@ static zl_array part_of(zl_array x, int64_t *at, zl_shape shape) {
     return zl_reshape(zl_slice(x, ZL_SHAPE(from), ZL_SHAPE(from + size), ZL_SHAPE(1)), shape);
 }
 
-// Both results in one line, of inputs that are all in one.
+// Returns both results in one row, for inputs that are all in one row.
 static zl_array of_line(zl_array x, bool by_column, bool masked) {
     int64_t at = 0;
     zl_array q = part_of(x, &at, ZL_SHAPE(1, 2, 1, 3)), k = part_of(x, &at, ZL_SHAPE(1, 2, 1, 3));
@@ -175,7 +175,7 @@ RULES(gated_delta, ZL_SHAPE(40), of_line(x, false, false))
 RULES(gated_delta_by_column, ZL_SHAPE(48), of_line(x, true, false))
 RULES(gated_delta_masked, ZL_SHAPE(40), of_line(x, false, true))
 
-// Only one result is used.
+// Uses only one of the results.
 static zl_array last_state(zl_array x) {
     zl_array out[2], k = zl_reshape(x, ZL_SHAPE(1, 2, 1, 3)), v = zl_ones(ZL_SHAPE(1, 2, 1, 2), ZL_FLOAT64);
     zl_array half = zl_full(ZL_SHAPE(1, 2, 1), zl_scalar(0.5), ZL_FLOAT64);

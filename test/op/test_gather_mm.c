@@ -1,5 +1,5 @@
 // test_gather_mm.c - products of chosen matrices, of parts of the inner axis, with masked blocks, and of
-// int8, against the products that they stand for.
+// int8, compared with the equivalent products.
 
 #include "op/op_test.h"
 
@@ -28,7 +28,7 @@ TEST(gathered_products) {
     CHECK(close_to(zl_gather_mm(a, b, lhs, rhs, false), chosen));
     zl_array all = zl_matmul(a, zl_take(b, rhs, 0));
     CHECK(close_to(zl_gather_mm(a, b, NULL, rhs, true), all));
-    zl_array one = zl_scalar_int(-1); // the last
+    zl_array one = zl_scalar_int(-1); // the last matrix
     CHECK(close_to(zl_gather_mm(a, b, one, one, false),
                    zl_matmul(zl_take(zl_flatten(a, 0, 1), one, 0), zl_take(b, one, 0))));
     zl_array half = zl_gather_mm(zl_astype(a, ZL_FLOAT16), zl_astype(b, ZL_FLOAT16), lhs, rhs, false);
@@ -74,7 +74,7 @@ TEST(products_of_segments) {
     CHECK_ERROR(ZL_ERROR_DTYPE, zl_segmented_mm(a, b, zl_zeros(ZL_SHAPE(1, 2), ZL_FLOAT32)));
 }
 
-// A mask of two by two blocks of 32 as one of 40 by 50 elements.
+// Expands a mask of two by two blocks of 32 to one of 40 by 50 elements.
 static zl_array elements(zl_array mask) {
     zl_array all = zl_repeat(zl_repeat(mask, 32, 0), 32, 1);
     return zl_slice(all, ZL_SHAPE(0, 0), ZL_SHAPE(40, 50), ZL_SHAPE(1, 1));
@@ -119,8 +119,8 @@ static zl_array bytes(zl_shape shape, uint64_t seed) {
     return zl_astype(zl_multiply(x, zl_scalar(20)), ZL_INT8);
 }
 
-// Few rows, or few columns, and lines along k of a matrix with several groups of 64 of them, of which the
-// last is not full.
+// Few rows, or few columns, and a matrix that is contiguous along k, with several groups of 64 columns, of
+// which the last is not full.
 TEST(products_of_int8_with_few_vectors) {
     static const int64_t sizes[][3] = {
         {1, 64, 64}, {16, 131, 200}, {17, 190, 129}, {33, 300, 1000}, {60, 70, 65}};

@@ -1,5 +1,5 @@
-// test_growing.c - a program whose sizes grow with every step, as decoding with a cache of keys and values
-// does: after the first steps nothing is compiled or planned, and memory is what the cache has.
+// test_growing.c - a program whose sizes grow with every step, as in decoding with a cache of keys and
+// values: after the first steps nothing is compiled or planned, and memory stays near that of the cache.
 
 #include "op_test.h"
 
@@ -71,7 +71,7 @@ TEST(steps_that_grow_make_nothing_new) {
             before = made();
         REQUIRE(step(&s));
         size_t cache = (size_t)(2 * s.room * WIDTH * 2), rest = 4 * WIDTH * WIDTH;
-        if (i % 100 == 99) // blocks that are kept serve for smaller arrays
+        if (i % 100 == 99) // cached blocks are reused for smaller arrays
             CHECK(zl_get_active_memory() <= at_first + cache * 3 / 2 + rest);
     }
     CHECK_EQ_INT(made() - before, 0);

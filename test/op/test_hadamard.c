@@ -1,4 +1,4 @@
-// test_hadamard.c - transforms by Hadamard matrices.
+// test_hadamard.c - Hadamard transforms.
 
 #include <math.h>
 

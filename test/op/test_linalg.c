@@ -1,5 +1,5 @@
-// test_linalg.c - factorisations against naive products in long double, norms and determinants against loops;
-// strides, batches, empty matrices, refusals, rules.
+// test_linalg.c - factorisations compared with naive products in long double, norms and determinants compared
+// with loops; strides, batches, empty matrices, errors, rules.
 
 #define TEST_LACKS test_lacks_lapack
 
@@ -12,7 +12,7 @@ OP_RULES_HERE(linalg);
 
 enum { MOST = 4096 };
 
-// Matrices of a batch, read as long doubles: row-major, imaginary parts apart.
+// Matrices of a batch as long doubles: row-major, imaginary parts separate.
 struct matrices {
     int64_t count, rows, cols;
     long double value[MOST];
@@ -40,7 +40,7 @@ static long double product_at(const struct matrices *a, const struct matrices *b
     return sum;
 }
 
-// a times b is y, matrix by matrix.
+// Checks that a times b is y, for each matrix.
 static void check_product(zl_array a, zl_array b, zl_array y, double bound) {
     static struct matrices ma, mb, my;
     if (!read(a, &ma) || !read(b, &mb) || !read(y, &my) || !CHECK(ma.cols == mb.rows && ma.count == my.count))
@@ -57,19 +57,19 @@ static zl_array eye(zl_array like, int64_t n) {
                   zl_eye(n, n, 0, ZL_FLOAT64));
 }
 
-// Computed, so that it can be read several times.
+// Evaluates x, so that it can be read several times.
 static zl_array ready(zl_array x) {
     return x && zl_eval(x) ? x : NULL;
 }
 
-// A batch of matrices that lie column by column, with gaps between them.
+// Returns a batch of column-major matrices, with gaps between them.
 static zl_array strided(int64_t count, int64_t rows, int64_t cols, zl_dtype dtype) {
     zl_array x = op_test_random(ZL_SHAPE(2 * count, cols, rows), dtype, -1, 1);
     x = zl_slice(x, ZL_SHAPE(0, 0, 0), ZL_SHAPE(2 * count, cols, rows), ZL_SHAPE(2, 1, 1));
     return ready(zl_matrix_transpose(x));
 }
 
-// Far from singular.
+// Returns matrices that are far from singular.
 static zl_array regular(int64_t n, zl_dtype dtype) {
     return ready(zl_add(strided(3, n, n, dtype), zl_multiply(zl_eye(n, n, 0, dtype), zl_scalar((double)n))));
 }
@@ -102,7 +102,7 @@ TEST(inverses) {
     }
 }
 
-// Sizes at which matrices are cut in halves, and beside them.
+// Sizes at which matrices are divided in halves, and sizes next to these.
 static const int64_t cut_sizes[] = {33, 48, 49, 97, 145, 200, 301};
 
 static void check_close(zl_array x, zl_array y, double bound) {
@@ -139,7 +139,7 @@ TEST(large_matrices_are_factored_by_halves) {
                 check_close(zl_matmul(zl_matrix_transpose(u), u), s, bound * 10);
                 CHECK_EQ_INT(zl_item_int(zl_array_equal(l, zl_tril(l, 0), false)), 1);
                 zl_array again = zl_linalg_cholesky(zl_add(s, zl_scalar(0)), false);
-                CHECK_EQ_INT(zl_item_int(zl_array_equal(l, again, false)), 1); // to the bit
+                CHECK_EQ_INT(zl_item_int(zl_array_equal(l, again, false)), 1); // the same bits
             }
 }
 
@@ -155,7 +155,7 @@ TEST(large_matrices_of_any_form_have_lu_factors) {
             }
 }
 
-// A matrix that is large enough for LAPACK to use all threads, and what other threads do beside it.
+// A matrix large enough for LAPACK to use all threads, and the results that other threads compute meanwhile.
 struct beside {
     zl_array a, values, inverse; // retained
     bool same;
@@ -191,7 +191,7 @@ TEST(factors_beside_each_other_are_the_same) {
     }
 }
 
-// The place of the first zero is that of the whole matrix.
+// The index of the first zero pivot is that in the whole matrix.
 TEST(large_matrices_that_fail_say_where) {
     zl_array zero = zl_where(zl_equal(zl_arange_int(0, 200, 1, ZL_INT32), zl_scalar_int(170)), zl_scalar(0),
                              zl_scalar(1));
@@ -250,7 +250,7 @@ TEST(singular_values) {
         }
 }
 
-// x as complex numbers with an imaginary part.
+// Returns x as complex numbers with an imaginary part.
 static zl_array complex_of(zl_array x) {
     return zl_add(zl_astype(x, ZL_COMPLEX64),
                   zl_multiply(zl_astype(zl_square(x), ZL_COMPLEX64), zl_scalar_complex(0, 1)));
@@ -286,7 +286,7 @@ TEST(eigenvalues_of_symmetric_matrices) {
     }
 }
 
-// Matrices that are condensed by our own reflections, and of numbers whose squares a float does not hold.
+// Matrices that our own reflections reduce, also with numbers whose squares overflow in float32.
 static void check_spectra(zl_array a, double size, double bound) {
     zl_array out[3], values, one = ready(zl_multiply(a, zl_scalar(1 / size)));
     int64_t m = zl_dim(a, -2), n = zl_dim(a, -1);
@@ -343,7 +343,7 @@ TEST(eigenvalues_of_other_matrices) {
     }
 }
 
-// The same values in whatever order: each has one of the others near it.
+// Compares values in any order: each has to be near one of the others.
 static bool same_values(zl_array a, zl_array b, double bound) {
     zl_array apart = zl_abs(zl_subtract(zl_expand_dims(a, ZL_AXES(-1)), zl_expand_dims(b, ZL_AXES(-2))));
     zl_array worst = zl_maximum(zl_max(zl_min_axis(apart, -1, false)), zl_max(zl_min_axis(apart, -2, false)));
@@ -353,14 +353,15 @@ static bool same_values(zl_array a, zl_array b, double bound) {
     return false;
 }
 
-// Many elements that have nothing to do with each other.
+// Returns matrices of many unrelated elements.
 static zl_array wild(int64_t count, int64_t n, zl_dtype dtype) {
     zl_array x =
         zl_square(zl_multiply(zl_arange(0, (double)(count * n * n), 1, ZL_FLOAT64), zl_scalar(0.37)));
     return ready(zl_matrix_transpose(zl_reshape(zl_astype(zl_sin(x), dtype), ZL_SHAPE(count, n, n))));
 }
 
-// Sizes that are not LAPACK's, which finds the values that come with vectors.
+// Sizes that our own code computes. LAPACK also computes the eigenvalues when vectors are computed, for
+// comparison.
 TEST(eigenvalues_of_larger_matrices) {
     static const int64_t sizes[] = {32, 33, 47, 90, 130};
     static const double scales[] = {1, 1e30, 1e-30, 0};
@@ -381,7 +382,8 @@ TEST(eigenvalues_of_larger_matrices) {
             }
 }
 
-// A cycle, which steps without other shifts would leave as it is: roots of one.
+// A cyclic permutation, which QR steps without exceptional shifts would leave unchanged. Its eigenvalues are
+// roots of unity.
 TEST(eigenvalues_of_a_cycle) {
     enum { SIZE = 45 };
     float cycle[SIZE * SIZE] = {0};
@@ -423,7 +425,7 @@ TEST(equations) {
     }
 }
 
-// By elimination with the largest pivot.
+// Computes the determinant by elimination with partial pivoting.
 static long double naive_det(long double *a, int64_t n) {
     long double det = 1;
     for (int64_t k = 0; k < n; k++) {
@@ -483,7 +485,7 @@ TEST(norms_of_vectors_and_matrices) {
     CHECK_ARRAY_NEAR(zl_linalg_norm(m, "fro", ZL_ALL, false), ZL_FLOAT32, ZL_SCALAR, 1e-6, sqrt(30));
     CHECK_ARRAY_NEAR(zl_linalg_norm(m, NULL, ZL_AXES(0, 1), true), ZL_FLOAT32, ZL_SHAPE(1, 1), 1e-6,
                      sqrt(30));
-    // the squares add up to 30, the product is 2
+    // the squares of the singular values add up to 30, their product is 2
     double large = sqrt(15 + sqrt(221)), small = sqrt(15 - sqrt(221));
     CHECK_ARRAY_NEAR(zl_linalg_norm(m, "2", ZL_ALL, false), ZL_FLOAT32, ZL_SCALAR, 1e-6, large);
     CHECK_ARRAY_NEAR(zl_linalg_norm(m, "-2", ZL_ALL, true), ZL_FLOAT32, ZL_SHAPE(1, 1), 1e-6, small);

@@ -1,4 +1,4 @@
-// test_logic.c - truth values, tests of numbers, small formulas, divmod.
+// test_logic.c - booleans, tests of numbers, small formulas, divmod.
 
 #include <float.h>
 #include <math.h>
@@ -64,7 +64,9 @@ TEST(clip_bounds) {
     CHECK_ARRAY(zl_clip(x, zl_scalar_int(2), NULL), ZL_INT32, ZL_SHAPE(5), 2, 2, 2, 3, 4);
     CHECK_ARRAY(zl_clip(x, NULL, zl_scalar_int(2)), ZL_INT32, ZL_SHAPE(5), 0, 1, 2, 2, 2);
     CHECK_ERROR(ZL_ERROR_VALUE, zl_clip(x, NULL, NULL));
-    CHECK_ERROR(ZL_ERROR_AXIS, zl_clip(x, zl_flip(x, ZL_AXES(3)), zl_scalar_int(2))); // a failure, not none
+    CHECK_ERROR(ZL_ERROR_AXIS, zl_clip(x, zl_flip(x, ZL_AXES(3)), zl_scalar_int(2))); // an invalid argument
+                                                                                      // is an error, not an
+                                                                                      // absent one
     CHECK(!zl_clip(NULL, x, x) && !zl_error());
 }
 
@@ -94,7 +96,7 @@ TEST(divmod_gives_both) {
     CHECK_ARRAY(out[0], ZL_FLOAT16, ZL_SHAPE(3), 3, -4, -4);
     CHECK_ARRAY(out[1], ZL_FLOAT16, ZL_SHAPE(3), 1, -1, -1);
     REQUIRE(zl_divmod(a, zl_scalar_int(2), out));
-    CHECK_ARRAY(out[1], ZL_INT32, ZL_SHAPE(3), 1, 1, 1); // the other output is not wanted
+    CHECK_ARRAY(out[1], ZL_INT32, ZL_SHAPE(3), 1, 1, 1); // the other output is not used
     CHECK_ERROR(ZL_ERROR_DTYPE, zl_divmod(odd_numbers(ZL_COMPLEX64), a, out));
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_divmod(a, zl_zeros(ZL_SHAPE(2), ZL_INT32), out));
     CHECK(!out[0] && !out[1]);

@@ -1,10 +1,10 @@
-// test_math.c - how far the mathematics is from the truth, in units of the last place.
+// test_math.c - the errors of mathematical functions, in ULPs.
 //
-// Every value of the 16-bit floats; samples of float32 against double and of float64 against long double:
-// random bit patterns, moderate numbers, neighbours of the multiples of pi/2 and of one, special numbers. The
-// reference errs by less than 2 of its own units: 2^-28 of ours for float32; for float64 2^-59 where long
-// double has 113 bits (aarch64) and 2^-10 where it has 64 (x86). The worst case of each function is printed;
-// doc/mathematics.md shows a long run's.
+// Tests every value of the 16-bit floats, and samples of float32 compared with double and of float64 compared
+// with long double: random bit patterns, moderate numbers, neighbours of multiples of pi/2 and of one,
+// special numbers. The error of the reference is less than 2 of its own ULPs: 2^-28 of ours for float32; for
+// float64 2^-59 if long double has 113 bits (aarch64), and 2^-10 if it has 64 (x86). The worst case of each
+// function is printed; doc/mathematics.md has those of a long run.
 
 #include <math.h>
 #include <stdio.h>
@@ -16,9 +16,9 @@
 
 static const struct format {
     zl_dtype dtype;
-    int digits; // of the significand, the hidden one included
+    int digits; // of the significand, including the implicit one
     int least;  // exponent of the smallest subnormal
-    int top;    // 2^top is what would follow the largest number
+    int top;    // 2^top is the number after the largest one
 } half = {ZL_FLOAT16, 11, -24, 16}, bfloat = {ZL_BFLOAT16, 8, -133, 128},
   single = {ZL_FLOAT32, 24, -149, 128}, wide = {ZL_FLOAT64, 53, -1074, 1024};
 
@@ -83,15 +83,15 @@ static long double log_of_suml(long double a, long double b) {
     return fmaxl(a, b) + log1pl(expl(-fabsl(a - b)));
 }
 
-// What the error of log_of_sum is measured against: its larger part, as the sum of both may cancel.
+// Returns the scale for the error of log_of_sum: its larger part, since the sum of both may cancel.
 static double parts_of_log_of_sum(double a, double b) {
     return a == b ? fmax(fabs(a), 0.7) : fmax(fabs(fmax(a, b)), log1p(exp(-fabs(a - b))));
 }
 
 static const long double two_over_root_pi = 1.128379167095512573896158903121545172L;
 
-// Winitzki's approximation, then Halley's method twice: 1e-2, 1e-7, 1e-21. Beyond 1/2 through erfc, exact
-// near 1.
+// Winitzki's approximation, then two steps of Halley's method: errors of 1e-2, 1e-7, 1e-21. Beyond 1/2 by
+// erfc, which is exact near 1.
 static double inverse_erf(double x) {
     double a = fabs(x), l = log1p(-a * a), t = 4.33 + l / 2,
            y = a < 0.1 ? a * 0.886 : sqrt(sqrt(t * t - l / 0.147) - t);
@@ -121,7 +121,7 @@ static const struct unary {
     zl_array (*apply)(zl_array);
     double (*reference)(double);
     long double (*longer)(long double);
-    double bound; // ulp
+    double bound; // in ULPs
 } unary[] = {
 #define FUNCTION(name, reference, bound) \
     { #name, zl_##name, reference, reference##l, bound }
@@ -163,7 +163,7 @@ static const struct binary {
     long double (*longer)(long double, long double);
     double bound;
     void (*sample)(const struct format *f, int64_t i, double *a, double *b);
-    double (*scale)(double, double); // what the error is measured against if it is larger than the result
+    double (*scale)(double, double); // the error is relative to this if it is larger than the result
 } binary[] = {
     {"power", zl_power, pow, powl, 4, power_pair, NULL},
     {"arctan2", zl_arctan2, atan2, atan2l, 3, any_pair, NULL},
@@ -172,14 +172,14 @@ static const struct binary {
 
 // Samples ---------------------------------------------------------------------------------------------------
 
-// Where functions change their formula, overflow or underflow.
+// Points at which functions change their formula, overflow or underflow.
 static const double edges[] = {0.0,      1.0,      0.5,       2.0,       3.0,       9.0,       20.0,
                                0.1,      1e5,      1e10,      1e22,      0x1p40,    0x1p120,   0x1p1000,
                                0x1p-24,  0x1p-53,  0x1p-126,  0x1p-149,  0x1p-1022, 0x1p-1074, 88.72283,
                                88.72284, 89.4,     103.2789,  103.972,   709.7827,  710.4758,  744.44007,
                                745.1332, 1.414213, 0.7071067, 0x1.8p127, 0x1p1023};
 
-// Neighbours of one, the largest numbers, pi and pi/2, and what comes nearest to a multiple of pi/2, in
+// Neighbours of one, the largest numbers, pi and pi/2, and the numbers nearest to a multiple of pi/2, in
 // float32 and in float64.
 static const double precise[] = {0x1.fffffep-1,          0x1.000002p0,         0x1.fffffep127,
                                  0x1.fffffep-127,        0x1.fffffffffffffp-1, 0x1.0000000000001p0,
@@ -205,7 +205,7 @@ static double moderate(void) {
     return ldexp(test_uniform(1, 2), (int)test_between(-14, 9));
 }
 
-// A multiple of pi/2 or a neighbour of it; small multiples as often as large ones.
+// Returns a multiple of pi/2 or a neighbour of it; small multiples are as frequent as large ones.
 static double near_quarter_turn(const struct format *f) {
     const long double half_pi = 1.570796326794896619231321691639751442L;
     double x = (double)((long double)(test_random() >> test_between(24, 62)) * half_pi);
@@ -228,7 +228,7 @@ static double sample(const struct format *f, int64_t i) {
     }
 }
 
-// The first pairs are all pairs of special numbers.
+// Draws a pair of numbers; the first pairs are all pairs of special numbers.
 static void any_pair(const struct format *f, int64_t i, double *a, double *b) {
     if (i < SPECIALS * SPECIALS) {
         *a = special(i / SPECIALS);
@@ -242,7 +242,7 @@ static void any_pair(const struct format *f, int64_t i, double *a, double *b) {
     }
 }
 
-// Half of the pairs have an exponent that keeps the power inside of the range, whole or not.
+// Half of the pairs have an exponent, integral or not, for which the power does not overflow.
 static void power_pair(const struct format *f, int64_t i, double *a, double *b) {
     any_pair(f, i, a, b);
     if (i < SPECIALS * SPECIALS || i % 4 < 2)
@@ -255,7 +255,7 @@ static void power_pair(const struct format *f, int64_t i, double *a, double *b) 
     }
 }
 
-// Half of the pairs are near each other; of those, half give a sum near 1, whose logarithm cancels.
+// Half of the pairs are close together; half of those give a sum near 1, whose logarithm cancels.
 static void sum_pair(const struct format *f, int64_t i, double *a, double *b) {
     any_pair(f, i, a, b);
     if (i < SPECIALS * SPECIALS || i % 4 < 2)
@@ -270,7 +270,7 @@ static void sum_pair(const struct format *f, int64_t i, double *a, double *b) {
 
 // Errors ----------------------------------------------------------------------------------------------------
 
-// Distance of got from want in units of the last place at scale. Beyond the largest number lies 2^top.
+// Returns the difference of got and want in ULPs at `scale`. An overflow counts as 2^top.
 static double error_of(const struct format *f, double got, long double want, double scale) {
     long double limit = ldexpl(1, f->top), value = isinf(got) ? copysignl(limit, got) : (long double)got;
     if (isnan(got) || isnan(want))
@@ -292,7 +292,7 @@ static void take(struct worst *w, double ulp, double a, double b, double got, lo
         *w = (struct worst){ulp, a, b, got, want, w->samples};
 }
 
-// Infinities, NaN and signed zeros are exact.
+// Returns whether the numbers are equal, including infinities and signs of zeros.
 static bool is_exact(double got, long double want) {
     return got == (double)want && !signbit(got) == !signbit(want);
 }
@@ -301,7 +301,7 @@ static double rounded(const struct format *f, double x) {
     return f->dtype == ZL_FLOAT32 ? (float)x : x;
 }
 
-// Against double. Of a result that is correctly rounded, as most are, no more need be known.
+// Computes the error against double. If a result is correctly rounded, as most are, that suffices.
 static double error_of_one(const struct format *f, const struct unary *u, double x, double got,
                            long double *want) {
     double y = u->reference(x);
@@ -313,8 +313,8 @@ static double error_of_one(const struct format *f, const struct unary *u, double
     return error_of(f, got, y, y);
 }
 
-// Against long double; where libm's double, good to 2 units, is the same, only one in 16 times unless the run
-// is long.
+// Computes the error against long double. If libm's double, whose error is below 2 ULPs, is equal, it does so
+// only for one in 16 numbers unless the run is long.
 static double error_of_wide(const struct unary *u, int64_t i, double x, double got, long double *want) {
     if (!test_long() && i % 16 && is_exact(got, u->reference(x)))
         return 0;
@@ -379,7 +379,7 @@ static void measure_chunk(const struct format *f, const struct unary *u, int64_t
     w->samples += count;
 }
 
-// All functions on the same numbers.
+// Measures all functions on the same numbers.
 static void measure_samples(const struct format *f, int64_t samples) {
     struct worst worst[COUNT(unary)] = {{0}};
     for (int64_t start = 0; start < samples; start += CHUNK) {
@@ -394,8 +394,8 @@ static void measure_samples(const struct format *f, int64_t samples) {
         report(f, unary[k].name, unary[k].bound, false, &worst[k]);
 }
 
-// All values, or a sample of them. Rounding the float32 result once more adds half a unit to a few
-// thousandths.
+// Measures all values, or a sample of them. Rounding the float32 result once more adds half an ULP to a few
+// thousandths of the results.
 static void measure_all(const struct format *f) {
     int stride = test_quick() ? 61 : 1, first = (int)test_between(0, stride - 1), count = 0;
     for (int bits = first; bits < 65536; bits += stride)

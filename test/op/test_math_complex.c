@@ -1,7 +1,7 @@
-// test_math_complex.c - the mathematics of complex64 against C's complex double functions.
+// test_math_complex.c - mathematical functions of complex64 compared with C's complex double functions.
 //
-// Errors are measured against the modulus of the result. The signs of zeros decide on which side of a branch
-// cut a number lies, so zeros of either sign are among the parts. The worst case of each function is printed.
+// Errors are relative to the modulus of the result. The sign of a zero decides on which side of a branch cut
+// a number is, so zeros of both signs are among the parts. The worst case of each function is printed.
 
 #include <complex.h>
 #include <math.h>
@@ -12,7 +12,7 @@
 
 // References that C does not have ---------------------------------------------------------------------------
 
-// x + y * I would lose the sign of a zero.
+// Makes a complex number; x + y * I would lose the sign of a zero.
 static double complex join(double x, double y) {
     union {
         double part[2];
@@ -75,7 +75,7 @@ static float some_part(void) {
     return (float)ldexp(test_uniform(-1, 1), (int)test_between(-10, 5));
 }
 
-// Relative to the modulus; 0 where the result is too large or too small for float32, or not a number at all.
+// Returns the error relative to the modulus; 0 if the result is NaN, or too large or too small for float32.
 static double error_of(float complex got, double complex want) {
     double size = cabs(want);
     if (!(size < 1e37 && size > 1e-30))
@@ -131,7 +131,7 @@ TEST(math_of_complex64) {
         report(functions[k].name, false, &worst[k]);
 }
 
-// Functions of two numbers. Errors are measured against a scale; 0: there is nothing to measure.
+// Functions of two numbers. Errors are relative to a scale; scale 0: not measured.
 struct pair_function {
     const char *name;
     zl_array (*apply)(zl_array, zl_array);
@@ -182,8 +182,7 @@ static double complex log_of_sum(double complex a, double complex b) {
     return max + log_1_plus(cexp(min - max));
 }
 
-// Parts that cancel: the smaller the sum beside them, the larger the error of the difference and of its
-// logarithm.
+// Terms that cancel: the smaller their sum, the larger the error of the difference and of its logarithm.
 static double scale_of_sum(double complex a, double complex b) {
     double complex max = is_later(a, b) ? a : b, min = is_later(a, b) ? b : a, y = log_of_sum(a, b);
     double rest = cabs(1 + cexp(min - max)), parts = fmax(cabs(a), cabs(b));

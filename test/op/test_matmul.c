@@ -1,4 +1,4 @@
-// test_matmul.c - matrix products: values against naive sums, shapes, dtypes, rules.
+// test_matmul.c - matrix products: values compared with naive sums, shapes, dtypes, rules.
 
 #include <math.h>
 
@@ -77,8 +77,8 @@ TEST(matmul_against_sums) {
         }
 }
 
-// Lines with gaps are gathered and widened, an odd number of elements at a time: the sanitizers see whether
-// what is widened is aligned.
+// Rows with gaps are gathered and converted to float32, an odd number of elements at a time: sanitizers
+// detect whether the reads are aligned.
 TEST(vectors_times_half_floats_with_gaps) {
     static const zl_dtype dtypes[] = {ZL_FLOAT16, ZL_BFLOAT16};
     for (size_t d = 0; d < COUNT(dtypes); d++) {
@@ -88,14 +88,14 @@ TEST(vectors_times_half_floats_with_gaps) {
     }
 }
 
-// Few rows times columns that are contiguous, which devices with kernels have one of their own for.
+// Few rows times contiguous columns, for which devices have a kernel of its own.
 TEST(matmul_of_few_rows) {
     for (int64_t m = 1; m <= 5; m += 2)
         ZL_SCOPE
             check_product(m, m == 5 ? 128 : 132 + 32 * m, 6 + m, false, true);
 }
 
-// The cotangent of a matrix that was transposed is row-major, so that what updates the matrix reads it in its
+// The cotangent of a transposed matrix is row-major, so that an update of the matrix reads both in the same
 // order.
 static bool sum_of_product(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)data, (void)count;
@@ -136,7 +136,7 @@ TEST(other_products) {
 TEST(gradient_of_complex_products) {
     zl_array a = zl_from((float[]){1, 2, 3, -1}, ZL_SHAPE(1, 2), ZL_COMPLEX64);
     zl_array b = zl_from((float[]){0, 1, 2, 2}, ZL_SHAPE(2, 1), ZL_COMPLEX64), g;
-    // The real part of (1+2i)i + (3-i)(2+2i): its gradient by a is the conjugate of b.
+    // The real part of (1+2i)i + (3-i)(2+2i): its gradient with respect to a is the conjugate of b.
     REQUIRE(zl_grad(zl_sum(zl_real(zl_matmul(a, b))), 1, &a, &g));
     zl_array parts[2] = {zl_real(g), zl_imag(g)};
     REQUIRE(zl_eval_all(2, parts));

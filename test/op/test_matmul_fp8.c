@@ -1,5 +1,5 @@
-// test_matmul_fp8.c - products of numbers of eight bits against those of float64, of every layout, size and
-// result.
+// test_matmul_fp8.c - products of fp8 numbers compared with those in float64, for every layout, size and
+// dtype of results.
 
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,7 @@ OP_FITTING(zl_matmul_fp8, b, ZL_UINT8, 3, 4);
 
 static const zl_dtype results[] = {ZL_BFLOAT16, ZL_FLOAT16, ZL_FLOAT32};
 
-// As it is read more than once.
+// Evaluates x, which is read more than once.
 static zl_array ready(zl_array x) {
     CHECK(zl_eval(x));
     return x;
@@ -33,8 +33,8 @@ static zl_array wide(zl_array x) {
     return zl_from_fp8(x, ZL_FLOAT64);
 }
 
-// What the sums of a device may be off by, as a part of the sum of sizes: matrix units of GPUs add with 13
-// bits.
+// Returns the error that sums of a device may have, relative to the sum of magnitudes: matrix units of GPUs
+// add with 13 bits.
 static double sums_bound(void) {
     const char *device = setting_text(SETTING_DEVICE);
     return strcmp(device, "cpu") ? 0x1p-12 : 0x1p-20;
@@ -44,7 +44,7 @@ static double rounding(zl_dtype dtype) {
     return dtype == ZL_BFLOAT16 ? 0x1p-8 : dtype == ZL_FLOAT16 ? 0x1p-11 : 0x1p-24;
 }
 
-// y is a times b times scale: rounded once, after sums that were off by little.
+// Checks that y is a times b times scale, rounded once, after sums with a small error.
 static void check_product(zl_array y, zl_array a, zl_array b, double scale) {
     zl_array factor = zl_scalar(scale), exact = zl_multiply(zl_matmul(wide(a), wide(b)), factor);
     zl_array size = zl_abs(zl_multiply(zl_matmul(zl_abs(wide(a)), zl_abs(wide(b))), factor));
@@ -78,7 +78,7 @@ TEST(fp8_products) {
             }
 }
 
-// Whole numbers whose sums are exact however they are added: every element is.
+// Integers whose sums are exact in any order, so every element is exact.
 TEST(fp8_products_of_whole_numbers) {
     static const int64_t sizes[][3] = {{64, 256, 96}, {130, 32, 33}, {17, 500, 40}};
     for (size_t i = 0; i < COUNT(sizes); i++)
@@ -105,7 +105,7 @@ TEST(fp8_products_of_every_code) {
         zl_array y = zl_matmul_fp8(x, one, 1, 1, results[k]);
         CHECK_EQ_INT(zl_item_int(zl_array_equal(y, zl_from_fp8(x, results[k]), true)), 1);
     }
-    // Infinite where the dtype ends; nothing where the scale is.
+    // Infinite beyond the range of the dtype; 0 if the scale is 0.
     CHECK_ARRAY(zl_matmul_fp8(zl_slice(x, ZL_SHAPE(126, 0), ZL_SHAPE(128, 1), ZL_SHAPE(1, 1)), one, 1000, 1,
                               ZL_FLOAT16),
                 ZL_FLOAT16, ZL_SHAPE(2, 1), INFINITY, NAN);
@@ -161,7 +161,7 @@ TEST(fp8_products_refuse) {
     CHECK(zl_grad(zl_sum(zl_multiply(x, zl_sum(zl_matmul_fp8(still, b, 1, 1, ZL_FLOAT32)))), 1, &x, &g));
 }
 
-// Functions of them, batched and done again with other sizes.
+// Functions of fp8 products, which are batched, and replayed with other sizes.
 static zl_array by_both(zl_array x) {
     return zl_matmul_fp8(zl_to_fp8(x), zl_to_fp8(zl_matrix_transpose(x)), 0.5, 1, ZL_FLOAT32);
 }

@@ -1,4 +1,4 @@
-// test_narrow.c - what a slice does not read is not computed, and nobody can tell but by the counters.
+// test_narrow.c - elements that no slice reads are not computed, which only the counters show.
 
 #include <pthread.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 enum { ROWS = 96, WIDTH = 64, HIDDEN = 128 };
 
-// Numbers in [-1, 1], evaluated.
+// Returns numbers in [-1, 1], evaluated.
 static zl_array leaf_of(zl_shape shape) {
     int64_t size = 1;
     for (int i = 0; i < shape.ndim; i++)
@@ -20,12 +20,12 @@ static zl_array leaf(int64_t rows, int64_t columns) {
     return leaf_of(ZL_SHAPE(rows, columns));
 }
 
-// Products of fewer rows may be summed in another order where devices have kernels for few.
+// Compares within a bound: devices with kernels for few rows may sum products of fewer rows in another order.
 static bool near(zl_array a, zl_array b) {
     return a && b && zl_item_int(zl_allclose(a, b, 1e-4, 1e-4, false)) == 1;
 }
 
-// Elements [start, stop) of one axis.
+// Returns elements [start, stop) of one axis.
 static zl_array take(zl_array y, int axis, int64_t start, int64_t stop) {
     int64_t at[3][4];
     for (int i = 0; i < y->ndim; i++) {
@@ -36,13 +36,14 @@ static zl_array take(zl_array y, int axis, int64_t start, int64_t stop) {
     return zl_slice(y, (zl_shape){at[0], y->ndim}, (zl_shape){at[1], y->ndim}, (zl_shape){at[2], y->ndim});
 }
 
-// A graph of the same leaves each time it is built.
+// A graph that can be built several times on the same leaves.
 struct graph {
     zl_array (*build)(const zl_array *leaf);
     zl_array leaf[8];
 };
 
-// Evaluates a slice of a graph, and compares it with one of the whole. Returns how many calls were narrowed.
+// Evaluates a slice of a graph, and compares it with a slice of the whole. Returns how many calls were
+// narrowed.
 static int64_t narrowed(const struct graph *g, int axis, int64_t start, int64_t stop) {
     zl_array whole = zl_retain(op_test_ready(g->build(g->leaf)));
     zl_array want = take(whole, axis, start, stop), got = NULL;
@@ -54,7 +55,7 @@ static int64_t narrowed(const struct graph *g, int axis, int64_t start, int64_t 
     CHECK_EQ_INT(got->dtype, want->dtype);
     CHECK(shape_equal(got->ndim, got->dim, want->ndim, want->dim));
     CHECK(near(got, want));
-    // The same where a call reads the slice.
+    // The same if a call reads the slice.
     before = zl_counter("narrowed");
     zl_array sum = zl_add(zl_exp(take(g->build(g->leaf), axis, start, stop)), zl_scalar(1));
     CHECK(zl_eval(sum));
@@ -76,7 +77,7 @@ TEST(narrow_rows_and_columns_of_a_product) {
     CHECK_EQ_INT(narrowed(&g, 0, 30, 50), 1);
     CHECK_EQ_INT(narrowed(&g, 0, 0, ROWS / 2 + 1), 0); // more than half
     CHECK_EQ_INT(narrowed(&g, 0, 5, 5), 0);            // nothing
-    // A view that is held shows lines with gaps: they cannot be moved.
+    // A view that is held shows that its rows have gaps, so its layout cannot change.
     CHECK_EQ_INT(narrowed(&g, 1, 32, 64), 0);
 }
 
@@ -93,7 +94,8 @@ TEST(narrow_columns_that_a_call_reads) {
     CHECK_EQ_INT(zl_counter("narrowed") - before, 1);
     CHECK(near(y, take(whole, 1, 32, 64)));
     before = zl_counter("narrowed");
-    y = zl_exp(take(zl_matmul(x, w), 1, 33, 64)); // would not begin at 16 bytes
+    y = zl_exp(take(zl_matmul(x, w), 1, 33, 64)); // would begin at an address that is not a multiple of 16
+                                                  // bytes
     CHECK(zl_eval(y));
     CHECK_EQ_INT(zl_counter("narrowed"), before);
     zl_release(whole);
@@ -110,7 +112,7 @@ TEST(narrow_through_a_norm) {
     CHECK(narrowed(&g, 0, 3, 9) > 5);
 }
 
-// Two layers with residuals of (batch, rows, width), then columns as of a vocabulary.
+// Two residual layers of (batch, rows, width), then columns as of a vocabulary.
 static zl_array layers(const zl_array *in) {
     zl_array h = zl_multiply(in[0], zl_scalar(2)); // read by two calls
     for (int i = 0; i < 2; i++) {
@@ -132,11 +134,11 @@ TEST(narrow_through_layers) {
     struct graph one = graph_of_layers(1, ROWS), many = graph_of_layers(4, ROWS / 2);
     CHECK(narrowed(&one, 1, ROWS - 1, ROWS) > 20);
     CHECK(narrowed(&one, 1, 10, 20) > 20);
-    CHECK(narrowed(&many, 0, 1, 2) > 20);      // one of the batch
+    CHECK(narrowed(&many, 0, 1, 2) > 20);      // one element of the batch
     CHECK_EQ_INT(narrowed(&many, 1, 5, 9), 0); // held, with gaps
     zl_array want = zl_retain(layers(many.leaf));
     REQUIRE(zl_eval(want));
-    int64_t before = zl_counter("narrowed"); // of each of the batch, the last row
+    int64_t before = zl_counter("narrowed"); // the last row of each element of the batch
     zl_array y = zl_exp(zl_squeeze(take(layers(many.leaf), 1, ROWS / 2 - 1, ROWS / 2), ZL_AXES(1)));
     CHECK(zl_eval(y));
     CHECK(zl_counter("narrowed") - before > 20);
@@ -181,7 +183,7 @@ TEST(narrow_through_transposed_heads) {
     CHECK(narrowed(&g, 1, 3, 40) >= 4);
 }
 
-// The sum is row-major, but one of its matrices lies as the first operand does.
+// The sum is row-major, but each of its matrices has the layout of the first operand.
 TEST(narrow_for_calls_that_need_rows) {
     zl_array x = leaf_of(ZL_SHAPE(4, 48, 64)), c = leaf_of(ZL_SHAPE(4, 1, 1));
     zl_array whole = op_test_ready(zl_add(zl_transpose(x, ZL_AXES(0, 2, 1)), c)),
@@ -205,7 +207,7 @@ TEST(narrow_not_what_is_held_or_read_by_others) {
     zl_array h = zl_matmul(x, w), both = zl_add(zl_sum(h), take(h, 0, 0, 1));
     CHECK(zl_eval(both));
     CHECK_EQ_INT(zl_counter("narrowed"), before);
-    // A part of what is held is read.
+    // Only a part of an array that is held is read.
     zl_array held = zl_retain(zl_exp(x)), z = take(zl_matmul(held, w), 0, 0, 2);
     CHECK(zl_eval(z));
     CHECK_EQ_INT(zl_counter("narrowed"), before + 1);
@@ -218,14 +220,14 @@ TEST(narrow_slices_that_are_viewed_or_held_twice) {
     zl_array x = leaf(ROWS, WIDTH), w = leaf(WIDTH, HIDDEN), want = op_test_ready(zl_matmul(x, w));
     zl_array last = zl_retain(take(zl_matmul(x, w), 0, ROWS - 1, ROWS));
     zl_array row = zl_retain(zl_reshape(last, ZL_SHAPE(2, HIDDEN / 2))), sum = zl_sum(last);
-    CHECK(zl_eval(last)); // row has its offset
+    CHECK(zl_eval(last)); // row uses its offset
     CHECK(zl_eval(row));
     CHECK(zl_eval(sum));
     want = take(want, 0, ROWS - 1, ROWS);
     CHECK(near(last, want));
     CHECK(near(row, zl_reshape(want, ZL_SHAPE(2, HIDDEN / 2))));
     CHECK(near(sum, zl_sum(want)));
-    // Calls that were recorded before it is evaluated, but no views, read it where it is.
+    // Calls recorded before it is evaluated, except views, read it in its new place.
     zl_array again = zl_retain(take(zl_matmul(x, w), 0, ROWS - 1, ROWS)), doubled = zl_add(again, again);
     int64_t before = zl_counter("narrowed");
     CHECK(zl_eval(again));
@@ -243,7 +245,7 @@ TEST(narrow_leaves_lent_arrays_as_they_are) {
     CHECK(zl_eval(end));
     CHECK_EQ_INT(y->dim[0], ROWS);
     CHECK_EQ_INT(last->dim[0], 1);
-    CHECK(near(last, zl_negative(end))); // computed, since it was not
+    CHECK(near(last, zl_negative(end))); // computed now, since it was not before
 }
 
 TEST(narrow_several_results) {

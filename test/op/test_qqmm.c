@@ -1,4 +1,4 @@
-// test_qqmm.c - products of which both sides are quantised, against those of what the sides are rounded to.
+// test_qqmm.c - products with both sides quantised, compared with products of the rounded sides.
 
 #include <limits.h>
 
@@ -8,7 +8,7 @@
 static const char *const float_modes[] = {"mxfp4", "mxfp8", "nvfp4"};
 
 struct matrix {
-    zl_array part[3]; // words, scales, nothing
+    zl_array part[3]; // words, scales, unused
     const char *mode;
 };
 
@@ -18,7 +18,7 @@ static struct matrix quantize(zl_array w, const char *mode) {
     return m;
 }
 
-// Evaluated, so that it can be used again.
+// Evaluates x, so that it can be used several times.
 static zl_array ready(zl_array x) {
     return zl_eval(x) ? x : NULL;
 }
@@ -46,7 +46,7 @@ TEST(qqmm_is_a_product_of_rounded_matrices) {
     }
 }
 
-// Matrices that indices choose, of x and w rounded before.
+// Products with matrices chosen by indices, of x and w that are rounded before.
 static void check_chosen(const char *mode, zl_array global_x, zl_array global_w, zl_dtype dtype,
                          double bound) {
     zl_array x = op_test_random(ZL_SHAPE(3, 2, 32), dtype, -1, 1),
@@ -98,7 +98,7 @@ TEST(qqmm_refuses) {
 #undef GATHER
 }
 
-// To derivatives rounding is the identity: they are those of the product of what x and w were rounded to.
+// Derivatives treat rounding as the identity: they are those of the product of the rounded x and w.
 TEST(gradients_of_products_of_rounded_matrices) {
     zl_array in[] = {op_test_random(ZL_SHAPE(2, 3, 32), ZL_FLOAT32, -1, 1),
                      op_test_random(ZL_SHAPE(2, 4, 32), ZL_FLOAT32, -1, 1)},

@@ -1,5 +1,5 @@
-// test_quantized.c - quantised matrices: codes against a naive packing, products against the matrices they
-// stand for, derivatives against differences, and numbers of eight bits against their definition.
+// test_quantized.c - quantised matrices: codes compared with a naive packing, products with those of the
+// matrices that they stand for, derivatives with differences, and 8-bit numbers with their definition.
 
 #include <limits.h>
 #include <math.h>
@@ -24,7 +24,7 @@ static struct matrix quantize(zl_array w, int group, int bits, const char *mode)
     return m;
 }
 
-// Evaluated, so that it can be used again.
+// Evaluates x, so that it can be used several times.
 static zl_array ready(zl_array x) {
     return zl_eval(x) ? x : NULL;
 }
@@ -48,7 +48,7 @@ static void check_near(zl_array a, zl_array b, double bound) {
 
 // Codes -----------------------------------------------------------------------------------------------------
 
-// Code i of a row of words, bit by bit.
+// Reads code i of a row of words, bit by bit.
 static unsigned naive_code(const uint32_t *row, int bits, int i) {
     unsigned code = 0;
     for (int k = 0, at = i * bits; k < bits; k++, at++)
@@ -85,7 +85,7 @@ TEST(quantized_zeros_and_strides) {
     struct matrix a = quantize(t, 32, 4, "affine"), b = quantize(zl_contiguous(t, false), 32, 4, "affine");
     for (int i = 0; i < 3; i++)
         CHECK(zl_item(zl_array_equal(a.part[i], b.part[i], false)) == 1);
-    // by columns
+    // column-major words
     zl_array words = ready(zl_transpose(zl_contiguous(zl_transpose(a.part[0], ZL_ALL), false), ZL_ALL));
     check_near(zl_dequantize(words, a.part[1], a.part[2], 32, 4, "affine", NULL, ZL_DTYPE_COUNT),
                whole(&a, ZL_DTYPE_COUNT), 0);
@@ -104,7 +104,7 @@ TEST(quantized_empty) {
     CHECK_EMPTY(product(zl_zeros(ZL_SHAPE(2, 0, 64), ZL_FLOAT16), &m, true), ZL_FLOAT32, ZL_SHAPE(2, 0, 4));
 }
 
-// Numbers that have codes of their own come back as they were.
+// Numbers that the mode can represent exactly are restored exactly.
 TEST(quantized_floats_that_fit_are_exact) {
     static const float fp4[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
     float data[64];
@@ -184,8 +184,8 @@ TEST(quantized_products) {
                 }
 }
 
-// Rows that are multiplied as whole numbers: as exact as float32, whatever their size, and with numbers that
-// are not finite.
+// Rows that are multiplied as integers: as exact as float32 for any magnitude, also with numbers that are not
+// finite.
 TEST(quantized_products_of_single_rows) {
     for (size_t b = 0; b < COUNT(bit_counts); b++)
         ZL_SCOPE {
@@ -204,15 +204,15 @@ TEST(quantized_products_of_single_rows) {
         }
 }
 
-// Errors of products, as bench/results/measurements.md states them: of the norm of the row of x times that of
-// the row of the matrix, and of the result.
+// Bounds of products, as in bench/results/measurements.md: relative to the norm of the row of x times that of
+// the row of the matrix, and relative to the result.
 static const struct {
     zl_dtype dtype;
     double by_norms, by_result;
 } bounds[] = {{ZL_FLOAT32, 1e-6, 0}, {ZL_FLOAT16, 1e-4, 0x1p-11}, {ZL_BFLOAT16, 0x1p-9, 0x1p-8}};
 
 static zl_array uniform(zl_shape shape, zl_dtype dtype, double low, double high) {
-    zl_array key = zl_random_key(test_between(0, 1 << 30)); // more numbers than op_test_random has
+    zl_array key = zl_random_key(test_between(0, 1 << 30)); // more numbers than op_test_random makes
     return ready(zl_random_uniform(zl_scalar(low), zl_scalar(high), shape, dtype, key));
 }
 
@@ -246,7 +246,7 @@ TEST(quantized_products_keep_their_bounds) {
                     ZL_SCOPE {
                         int64_t n = columns[test_between(0, COUNT(columns) - 1)],
                                 k = widths[test_between(0, COUNT(widths) - 1)];
-                        // of the scales
+                        // dtype of the scales
                         zl_dtype own = kind ? bounds[kind].dtype : bounds[test_between(0, 2)].dtype;
                         zl_array w = uniform(ZL_SHAPE(n, k), own, -1, 2);
                         struct matrix m = quantize(w, groups[g], bit_counts[b], NULL);
@@ -255,8 +255,8 @@ TEST(quantized_products_keep_their_bounds) {
                     }
 }
 
-// Scales of a row that are far apart, or very small or large: what is lost is little beside the largest
-// number of x times the sum of the sizes of the row.
+// Scales in a row that differ widely, or are very small or large: the error is small compared with the
+// largest number of x times the sum of magnitudes of the row.
 TEST(quantized_products_of_uneven_scales) {
     static const double sizes[] = {1, 1e-30, 1e30};
     for (size_t i = 0; i < COUNT(sizes); i++)
@@ -313,7 +313,7 @@ TEST(quantized_products_that_indices_choose) {
     check_near(gather(x, &m, left, right), chosen, 1e-4);
     check_near(gather(x, &m, NULL, right), zl_matmul(x, zl_matrix_transpose(zl_take(w, right, 0))), 1e-4);
     zl_array far =
-        zl_from_i32((int32_t[]){INT32_MAX}, ZL_SHAPE(1)); // anything, but nothing that is not there
+        zl_from_i32((int32_t[]){INT32_MAX}, ZL_SHAPE(1)); // any value, but no access out of bounds
     CHECK(zl_eval(gather(x, &m, far, far)));
 }
 
@@ -387,7 +387,7 @@ static void check_slope(bool by_scales) {
     CHECK_NEAR(slope / 2, zl_item(zl_sum(zl_multiply(grad, step))), 1e-7);
 }
 
-// 30 times the sum of scales, and that of biases.
+// Returns 30 times the sum of the scales, plus that of the biases.
 static bool scales_and_biases(void *data, int count, const zl_array *in, zl_outputs *out) {
     zl_array part[3];
     (void)data, (void)count;
@@ -395,8 +395,8 @@ static bool scales_and_biases(void *data, int count, const zl_array *in, zl_outp
            zl_give(out, zl_add(zl_multiply(zl_sum(part[1]), zl_scalar(30)), zl_sum(part[2])));
 }
 
-// The first group is 0 to 7.75, whose largest is code -15 times the scale; the other -1 to -8.75, whose
-// smallest is -17 times it.
+// The first group is 0 to 7.75, whose largest number is code -15 times the scale; the other is -1 to -8.75,
+// whose smallest is -17 times the scale.
 TEST(quantized_scales_have_derivatives) {
     zl_array up = zl_multiply(zl_arange(0, 32, 1, ZL_FLOAT32), zl_scalar(0.25)),
              down = zl_subtract(zl_scalar(-1), up), g;
@@ -443,7 +443,8 @@ static zl_array first_rows(zl_array a, int64_t rows) {
     return ready(zl_slice(a, ZL_SHAPE(0, 0), ZL_SHAPE(rows, zl_dim(a, 1)), ZL_SHAPE(1, 1)));
 }
 
-// As ranks have them that divide a layer: rows of the matrix give the bits that they give in all of it.
+// As on ranks that divide a layer: rows of a part of the matrix have the same bits as rows of the whole
+// matrix.
 TEST(quantized_products_of_parts_have_the_bits_of_the_whole) {
     enum { ROWS = 256, COLUMNS = 1024, PARTS = 3 };
     static const int rows_of_x[] = {1, 3, 4, 17}, part_rows[PARTS] = {16, 48, 128};

@@ -1,4 +1,4 @@
-// test_random.c - keys, the state, bits against a scalar generator, and the shapes and moments of
+// test_random.c - keys, the state, bits compared with a scalar generator, and the shapes and moments of
 // distributions.
 
 #include <limits.h>
@@ -11,7 +11,7 @@
 
 OP_RULES_HERE(random);
 
-// The generator, as its authors write it: one counter.
+// The generator (Threefry) as its authors define it, for one counter.
 static void hash(const uint32_t *key, uint32_t *x, uint32_t *y) {
     static const int turns[] = {13, 15, 26, 6, 17, 29, 16, 24};
     uint32_t k[] = {key[0], key[1], key[0] ^ key[1] ^ 0x1bd11bda};
@@ -28,7 +28,7 @@ static void hash(const uint32_t *key, uint32_t *x, uint32_t *y) {
     }
 }
 
-// Word i of n.
+// Returns word i of n.
 static uint32_t word_of(const uint32_t *key, int64_t i, int64_t n) {
     int64_t half = n / 2, pairs = n - half, at = i < pairs ? i : i - pairs;
     uint32_t x = (uint32_t)at, y = at < half ? (uint32_t)(pairs + at) : 0;
@@ -46,7 +46,7 @@ static bool are_bits(const void *data, size_t bytes, const uint32_t *key) {
     return true;
 }
 
-// Computed, so that it can be read more than once.
+// Evaluates x, so that it can be read more than once.
 static zl_array ready(zl_array x) {
     CHECK(zl_eval(x));
     return x;
@@ -56,7 +56,7 @@ static zl_array key_of(const uint32_t *word) {
     return zl_from(word, ZL_SHAPE(2), ZL_UINT32);
 }
 
-TEST(bits_of_the_published_example) { // key and counter of the authors' known answers
+TEST(bits_of_the_published_example) { // key and counter of the authors' test vectors
     uint32_t x = 0x243f6a88, y = 0x85a308d3;
     hash((uint32_t[]){0x13198a2e, 0x03707344}, &x, &y);
     CHECK_EQ_INT(x, 0xc4923a9c);
@@ -117,7 +117,7 @@ TEST(state_goes_on) {
     CHECK(!zl_random_state_set(NULL));
 }
 
-// A state that is not computed yet splits as an array, and gives the same keys.
+// A state that is not computed yet is split as an array, and gives the same keys.
 TEST(state_that_is_lazy) {
     zl_random_seed(5);
     zl_array a = zl_random_bits(ZL_SHAPE(3), 4, NULL), b = zl_random_bits(ZL_SHAPE(3), 4, NULL);
@@ -130,14 +130,14 @@ TEST(state_that_is_lazy) {
     zl_random_seed(5);
     CHECK(zl_random_bits(ZL_SHAPE(3), 4, NULL) && zl_random_bits(ZL_SHAPE(3), 4, NULL));
     CHECK_EQ_INT(zl_item_int(zl_array_equal(rest, zl_random_state_get(), false)), 1);
-    CHECK(zl_random_state_set(rest)); // computed: only its words are kept
+    CHECK(zl_random_state_set(rest)); // evaluated: only its words are kept
     CHECK_EQ_INT(zl_item_int(zl_array_equal(rest, zl_random_state_get(), false)), 1);
 }
 
 static void *draw_in_thread(void *seed) {
     zl_random_seed(*(int64_t *)seed);
     zl_array lazy = zl_add(zl_random_state_get(), zl_zeros(ZL_SHAPE(2), ZL_UINT32));
-    CHECK(zl_random_state_set(lazy)); // goes with the thread
+    CHECK(zl_random_state_set(lazy)); // freed with the thread
     *(int64_t *)seed = zl_item_int(zl_random_bits(ZL_SCALAR, 2, NULL));
     return NULL;
 }
@@ -197,7 +197,7 @@ TEST(randint_stays_inside) {
     CHECK_EQ_INT(zl_item_int(zl_max(x)), 3);
     int64_t top = (1ll << 40) + 3;
     x = ready(zl_random_randint(zl_scalar_int(top - 1), zl_scalar_int(top), ZL_SHAPE(3), ZL_INT64, NULL));
-    CHECK_EQ_INT(zl_item_int(zl_min(x)), top - 1); // float32 has no such number
+    CHECK_EQ_INT(zl_item_int(zl_min(x)), top - 1); // float32 does not have this number
     CHECK_EQ_INT(zl_item_int(zl_max(x)), top - 1);
 }
 
@@ -244,7 +244,8 @@ TEST(random_refuses) {
     CHECK_ERROR(ZL_ERROR_VALUE, zl_random_categorical(row, 0, ZL_SHAPE(2), 2, key));
     CHECK_ERROR(ZL_ERROR_AXIS, zl_random_categorical(row, 1, ZL_SHAPE(2), INT_MIN, key));
     CHECK_ERROR(ZL_ERROR_AXIS,
-                zl_random_bits(ZL_SHAPE(2), 4, zl_flip(key, ZL_AXES(2)))); // a failure, not none
+                zl_random_bits(ZL_SHAPE(2), 4, zl_flip(key, ZL_AXES(2)))); // an invalid argument is an error,
+                                                                           // not an absent one
     CHECK(!zl_random_uniform(NULL, half, ZL_SCALAR, ZL_FLOAT32, key) && !zl_random_split(NULL, 2) &&
           !zl_error());
 }

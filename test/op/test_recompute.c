@@ -1,5 +1,5 @@
-// test_recompute.c - what a compiled step of training computes again instead of keeping it, and in which
-// order several results come.
+// test_recompute.c - values that a compiled training step recomputes instead of keeping, and the order in
+// which several results are computed.
 
 #include "op/op_test.h"
 #include "transform/transform.h"
@@ -8,7 +8,7 @@ enum { ROWS = 512, WIDTH = 128, LAYERS = 4, INPUTS = 1 + LAYERS };
 
 static bool is_deep; // elementwise functions of more than one array
 
-// A function whose slope reads three results of the size of x: two that follow from x, and x.
+// A function whose derivative reads three arrays of the size of x: two that are computed from x, and x.
 static zl_array bend(zl_array x) {
     zl_array half = zl_multiply(x, zl_scalar(0.5)), one = zl_add(zl_square(half), zl_scalar(1));
     return zl_multiply(is_deep ? zl_multiply(x, half) : x, zl_multiply(one, zl_abs(half)));
@@ -44,7 +44,7 @@ static void inputs(zl_array *in) {
     CHECK(zl_eval_all(INPUTS, in));
 }
 
-// The gradients, evaluated together; returns the most memory that this took.
+// Evaluates the gradients together. Returns the peak of memory.
 static size_t run(zl_compile_mode mode, zl_array *in, zl_array *grads) {
     zl_compiled c = zl_compile((zl_fn){.call = gradients}, false);
     zl_outputs *out = zl_outputs_new();

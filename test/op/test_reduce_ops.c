@@ -1,4 +1,5 @@
-// test_reduce_ops.c - reductions: values against naive sums, dtypes, empty and odd arrays, rules.
+// test_reduce_ops.c - reductions: values compared with naive sums, dtypes, empty arrays and unusual shapes,
+// rules.
 
 #include <math.h>
 
@@ -66,7 +67,8 @@ TEST(dtypes_of_sums) {
         CHECK_ARRAY(zl_all(x), ZL_BOOL, ZL_SCALAR, 1);
         CHECK_ARRAY(zl_mean(x), dtype_is_inexact(dtype) ? dtype : ZL_FLOAT32, ZL_SCALAR, 1);
         CHECK_ARRAY(zl_argmax(x), ZL_UINT32, ZL_SCALAR, 0);
-        CHECK_ARRAY(zl_sum(zl_astype(zl_scalar_int(1), dtype)), dtype, ZL_SCALAR, 1); // no axes: as it is
+        CHECK_ARRAY(zl_sum(zl_astype(zl_scalar_int(1), dtype)), dtype, ZL_SCALAR, 1); // without axes the
+                                                                                      // value is unchanged
     }
     CHECK_ARRAY(zl_sum(zl_full(ZL_SHAPE(4), zl_scalar_int(100), ZL_INT8)), ZL_INT32, ZL_SCALAR, 400);
     CHECK_ARRAY(zl_var(zl_full(ZL_SHAPE(2), zl_scalar_int(3), ZL_COMPLEX64), 0), ZL_FLOAT32, ZL_SCALAR, 0);
@@ -106,7 +108,7 @@ TEST(reductions_refuse_axes) {
           !zl_error());
 }
 
-// Against sums in long double, over layouts that take different ways through a driver.
+// Compares sums with long double, over layouts that take different paths in a driver.
 static void check_sum(zl_array x, int axis) {
     int64_t inner = 1, outer = 1, size = zl_dim(x, axis);
     for (int i = 0; i < x->ndim; i++)
@@ -137,7 +139,7 @@ TEST(sums_of_many_layouts) {
         }
 }
 
-// Drivers cut lines that are long and few.
+// Drivers divide rows that are few and long.
 TEST(sums_of_long_lines) {
     zl_array x = zl_reshape(zl_arange(0, 40000, 1, ZL_INT32), ZL_SHAPE(2, 20000));
     REQUIRE(zl_eval(x));
@@ -190,7 +192,8 @@ TEST(positions_of_extremes) {
     CHECK_ERROR(ZL_ERROR_OVERFLOW, zl_argmax(zl_broadcast_to(zl_scalar(1), ZL_SHAPE(1ll << 33))));
 }
 
-// Lines of n elements each along an axis, with the first of equal extremes and the first NaN of some.
+// Draws rows of n elements along an axis, and checks that the first of equal extremes, or the first NaN, is
+// found.
 static void extremes_once(zl_dtype dtype, int lines, int n, int axis) {
     static double value[50000];
     for (int i = 0; i < lines * n; i++)
@@ -236,7 +239,7 @@ TEST(gradient_of_extremes_is_shared) {
     CHECK_ARRAY(p, ZL_FLOAT32, ZL_SHAPE(2, 2), 3, 0, 2, 0);
 }
 
-// Of up to 255 elements, bytes count how many are equal.
+// For up to 255 elements, a byte counts how many are equal.
 TEST(gradient_of_many_extremes_is_shared) {
     for (int64_t n = 255; n <= 257; n++) {
         zl_array x = op_test_ready(zl_ones(ZL_SHAPE(2, n), ZL_FLOAT32)), grad;

@@ -1,5 +1,5 @@
-// test_rope.c - rotary positions: against cosines and sines, and bit by bit against the same composed of
-// other ops; rules, bad input.
+// test_rope.c - rotary positions: compared with cosines and sines, and bit by bit with the same computation
+// composed of other ops; rules, invalid input.
 
 #include <limits.h>
 #include <math.h>
@@ -44,7 +44,7 @@ TEST(rope_turns_pairs) {
                 zl_fast_rope(x, 4, true, 100, 1, zl_from_i32((int32_t[]){1, 2}, ZL_SHAPE(2)), NULL));
 }
 
-// What other ops make of the call behind y: of its inputs.
+// Returns y's call composed of other ops, on the same inputs.
 static zl_array composed(zl_array y) {
     zl_array z = NULL;
     return y && y->call->op == &op_rope && op_rope.composed(y->call, y->call->in, &z) ? z : NULL;
@@ -88,14 +88,14 @@ static zl_array waves(zl_shape shape, zl_dtype dtype) {
         zl_reshape(zl_astype(zl_sin(zl_arange(0, (double)size, 1, ZL_FLOAT32)), dtype), shape));
 }
 
-// Lines and pairs of more than a tile, and heads that a thread takes together.
+// Rows and pairs of more than a tile, and heads that a thread computes together.
 TEST(rope_of_large_arrays) {
     check_bits(waves(ZL_SHAPE(1, 2, 3, 2100), ZL_FLOAT32), 2100, false, 1, zl_scalar_int(9), NULL);
     check_bits(waves(ZL_SHAPE(1, 2, 3, 2100), ZL_BFLOAT16), 2060, true, 1, zl_scalar_int(9), NULL);
     check_bits(waves(ZL_SHAPE(2, 8, 600, 128), ZL_BFLOAT16), 128, false, 1, zl_scalar_int(5), NULL);
 }
 
-// Heads and positions that changed places are read where they lie; features that are no neighbours are
+// Arrays with heads and positions exchanged are read in place; arrays whose features are not contiguous are
 // copied.
 TEST(rope_of_views) {
     zl_array x = op_test_ready(op_test_random(ZL_SHAPE(2, 17, 3, 24), ZL_FLOAT32, -2, 2));
@@ -142,7 +142,7 @@ static bool each_of(void *data, int count, const zl_array *in, zl_outputs *out) 
                    zl_fast_rope(in[0], 4, true, count > 2 ? NAN : 10, 1, in[1], count > 2 ? in[2] : NULL));
 }
 
-// Offsets and wave lengths of each of a batch.
+// An offset and wave lengths for each element of the batch.
 TEST(rope_of_batches) {
     zl_array in[] = {op_test_ready(op_test_random(ZL_SHAPE(2, 2, 3, 6), ZL_FLOAT32, -2, 2)),
                      op_test_ready(zl_from_i32((int32_t[]){1, 2, 30, 4, 5, 60}, ZL_SHAPE(3, 2))),

@@ -1,4 +1,4 @@
-// test_scan.c - running sums and their like, and what goes where a mask is true.
+// test_scan.c - running sums and similar ops, and assignments under a mask.
 
 #include "op/op_test.h"
 
@@ -40,7 +40,7 @@ TEST(running_extremes) {
                      0);
 }
 
-// Lines and rows of all dtypes: 1, 1, 1, ... counts up.
+// Rows and columns of all dtypes: running sums of 1, 1, 1, ...
 TEST(scans_of_dtypes) {
     for (int dtype = ZL_BOOL; dtype < ZL_DTYPE_COUNT; dtype++) {
         if (!test_samples(4))
@@ -62,7 +62,7 @@ TEST(scans_of_dtypes) {
     }
 }
 
-// Sums of 16-bit floats are kept in float on the way, along lines and rows alike.
+// Running sums of 16-bit floats are kept in float32, along both axes.
 TEST(scans_of_small_floats) {
     zl_array ones = zl_full(ZL_SHAPE(4000, 16), zl_scalar_int(1), ZL_FLOAT16);
     REQUIRE(zl_eval(ones));
@@ -73,7 +73,8 @@ TEST(scans_of_small_floats) {
     CHECK_EQ_F64(zl_item(zl_max(rows)), 4000);
 }
 
-// Drivers give lines of all lengths to different numbers of threads, and cut those that are long and few.
+// Drivers divide rows among different numbers of threads, depending on their lengths, and divide rows that
+// are few and long.
 static void check_running_sums(int rows, int columns, int axis, bool reverse, bool inclusive) {
     zl_scope scope = zl_scope_begin();
     zl_array x = zl_reshape(zl_arange(0, rows * columns, 1, ZL_INT32), ZL_SHAPE(rows, columns));
@@ -123,7 +124,7 @@ RULES(cummin, ZL_SHAPE(2, 5), zl_cummin(x, 1, true, true))
 BATCHING(cumprod, ZL_SHAPE(2, 5), zl_cumprod(x, 1, true, true, ZL_FLOAT64))
 BATCHING(logcumsumexp, ZL_SHAPE(5, 2), zl_logcumsumexp(x, 0, false, true))
 
-// Gradients of what has no forward derivative, against differences.
+// Compares gradients of ops without a forward derivative with differences.
 static void check_slopes(op_test_function *f, const double *at, int n) {
     double moved[8];
     zl_array x = zl_from_f64(at, ZL_SHAPE(n)), g = NULL;
@@ -152,7 +153,7 @@ static zl_array logs(zl_array x) {
     return zl_logcumsumexp(x, 0, false, true);
 }
 static zl_array logs_back(zl_array x) {
-    zl_array y = zl_logcumsumexp(x, 0, true, false); // the last is minus infinity
+    zl_array y = zl_logcumsumexp(x, 0, true, false); // the last result is minus infinity
     return zl_slice_update(y, zl_scalar(0), ZL_SHAPE(-1), ZL_SHAPE(99), ZL_SHAPE(1));
 }
 
@@ -161,7 +162,7 @@ static bool complex_logs(void *data, int count, const zl_array *in, zl_outputs *
     return count == 1 && zl_give(out, zl_logcumsumexp(in[0], 0, false, true));
 }
 
-// log(exp(1 + i) + exp(2 - 2i)), and how it changes with each of them.
+// log(exp(1 + i) + exp(2 - 2i)), and its derivatives with respect to both.
 TEST(running_logs_of_complex_numbers) {
     const float numbers[] = {1, 1, 2, -2}, weights[] = {0, 0, 0, 1};
     zl_array x = zl_from_foreign(numbers, ZL_SHAPE(2), ZL_COMPLEX64, NULL), g, t;

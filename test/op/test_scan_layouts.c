@@ -1,5 +1,5 @@
-// test_scan_layouts.c - scans of arrays that lie in any order of their axes, against loops: their results lie
-// alike.
+// test_scan_layouts.c - scans of arrays with any order of axes in memory, compared with loops. The results
+// have the same layout.
 
 #include "op/op_test.h"
 #include "op/ops.h"
@@ -49,7 +49,7 @@ static void reference(const struct form *f, const double *from, double *to) {
     int step = f->axis == 0 ? SIDE * SIDE : f->axis == 1 ? SIDE : 1;
     for (int start = 0; start < SIZE; start++) {
         if (start / step % SIDE)
-            continue; // a line begins where its own position is 0
+            continue; // a row begins where the position along its axis is 0
         double kept = none[f->which];
         for (int i = 0; i < SIDE; i++) {
             int at = start + (f->reverse ? SIDE - 1 - i : i) * step;
@@ -60,7 +60,7 @@ static void reference(const struct form *f, const double *from, double *to) {
     }
 }
 
-// Numbers whose axes lie in the given order in memory.
+// Returns an array with its axes in the given order in memory.
 static zl_array in_order(const int *order, uint64_t seed) {
     zl_array x = zl_random_uniform(zl_scalar(0.5), zl_scalar(1.5), ZL_SHAPE(SIDE, SIDE, SIDE), ZL_FLOAT32,
                                    zl_random_key(seed));
@@ -108,7 +108,7 @@ TEST(scans_lie_as_their_input) {
     for_all_forms(check_layouts);
 }
 
-// Of what has gaps or is repeated the result has neither.
+// The result is row-major if the input has gaps or is broadcast.
 TEST(scans_of_gaps_are_row_major) {
     struct form f = {SCAN_SUM, 0, false, true};
     zl_array x = zl_slice(in_order(orders[5], 2), ZL_SHAPE(0, 0, 0), ZL_SHAPE(SIDE, SIDE, SIDE),
@@ -124,14 +124,14 @@ TEST(scans_of_gaps_are_row_major) {
 
 // Transforms ------------------------------------------------------------------------------------------------
 
-// The only result of a list, lent; ends the list.
+// Returns the only result of a list, lent, and frees the list.
 static zl_array only(bool ok, zl_outputs *out) {
     zl_array y = CHECK(ok) ? op_same(zl_outputs_get(out, 0)) : NULL;
     zl_outputs_free(out);
     return y;
 }
 
-// One compiled function for all orders: they have one shape.
+// One compiled function serves all layouts, since their shapes are equal.
 static void check_compiled(const struct form *f) {
     zl_compiled c = zl_compile(function(f), false);
     REQUIRE(c);
@@ -155,7 +155,7 @@ static void check_batches(const struct form *f) {
             zl_array x = in_order(orders[k], 4);
             zl_outputs *out = zl_outputs_new();
             struct form whole = inner;
-            whole.axis += batch <= inner.axis; // the axis of the batch comes before
+            whole.axis += batch <= inner.axis; // the batch axis comes before it
             REQUIRE(zl_eval(x));
             check_values(&whole, x, only(zl_vmap(function(&inner), 1, &x, &batch, 1, &batch, out), out));
         }
@@ -176,8 +176,8 @@ static zl_array tangent(const struct form *f, zl_array x, zl_array w) {
     return only(zl_jvp(function(f), 1, &x, &w, NULL, out), out);
 }
 
-// Derivatives do not depend on how x, or what comes back, lies. Those of row-major arrays are compared with
-// differences.
+// Derivatives do not depend on the layout of x or of the cotangent. Those of row-major arrays are compared
+// with differences.
 static void check_derivatives(const struct form *f) {
     for (int k = 0; k < ORDERS; k++) {
         zl_array x = in_order(orders[k], 5), w = in_order(orders[ORDERS - 1 - k], 6);

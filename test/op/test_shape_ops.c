@@ -1,4 +1,4 @@
-// test_shape_ops.c - joining, cutting, padding and repeating.
+// test_shape_ops.c - joining, splitting, padding and repeating.
 
 #include <limits.h>
 
@@ -57,7 +57,8 @@ TEST(split_cuts) {
     REQUIRE(zl_split(x, 2, 1, part));
     CHECK_IS_VIEW(part[1], x);
     REQUIRE(
-        zl_split_at(RANGE(6), ZL_SHAPE(4, 2, -1), 0, part)); // a part may be empty, and start before the last
+        zl_split_at(RANGE(6), ZL_SHAPE(4, 2, -1), 0, part)); // a part may be empty, and start before the part
+                                                             // before it
     CHECK_ARRAY(part[0], ZL_INT32, ZL_SHAPE(4), 0, 1, 2, 3);
     CHECK_EMPTY(part[1], ZL_INT32, ZL_SHAPE(0));
     CHECK_ARRAY(part[2], ZL_INT32, ZL_SHAPE(3), 2, 3, 4);

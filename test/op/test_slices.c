@@ -1,4 +1,4 @@
-// test_slices.c - slices gathered from, scattered into and updated in arrays; elements along an axis;
+// test_slices.c - slices that are gathered from, scattered to and updated in arrays; elements along an axis;
 // diagonals.
 
 #include "op/op_test.h"
@@ -144,7 +144,7 @@ TEST(scatter_refuses) {
           !zl_error());
 }
 
-// What nobody else needs is changed where it is; what is read again is not.
+// An array that nothing else reads is updated in place; one that is read again is copied.
 TEST(updates_take_over_what_dies) {
     zl_array big = zl_add(zl_zeros(ZL_SHAPE(1000), ZL_FLOAT32), zl_scalar(1));
     int64_t before = zl_counter("donations");
@@ -160,7 +160,7 @@ TEST(updates_take_over_what_dies) {
     zl_release(counted);
 }
 
-// Many threads give what one gives: updates of one element come in order.
+// Many threads give the same as one: updates of the same element are applied in order.
 TEST(large_scatters) {
     enum { ROWS = 300, WIDE = 64, COUNT_OF = 4000 };
     static double want[ROWS];
@@ -356,7 +356,7 @@ RULES(diagonal, ZL_SHAPE(3, 4, 2), zl_diagonal(x, 1, 0, 1))
 RULES(diag, ZL_SHAPE(3), zl_diag(x, -1))
 RULES(trace, ZL_SHAPE(3, 3), zl_trace(x, 0, 0, 1, ZL_FLOAT64))
 
-// Those that have no forward derivative.
+// Computes gradients of ops without a forward derivative.
 static zl_array gradient_of(zl_array y, zl_array x) {
     zl_array g = NULL;
     return zl_grad(zl_sum(y), 1, &x, &g) ? g : NULL;

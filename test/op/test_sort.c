@@ -1,4 +1,4 @@
-// test_sort.c - order: values and positions against a naive sort, partitions, medians, searches.
+// test_sort.c - sorting: values and positions compared with a naive sort, partitions, medians, searches.
 
 #include "op/op_test.h"
 
@@ -37,7 +37,7 @@ TEST(sorted_odd_numbers) {
     CHECK_ARRAY(zl_real(zl_sort(z, 0)), ZL_FLOAT32, ZL_SHAPE(4), 0, 1, 1, NAN);
 }
 
-// Against insertion, of numbers many of which are equal, in lines short and long.
+// Compares with insertion sort, for numbers many of which are equal, in short and long rows.
 static void sort_once(zl_dtype dtype, int n) {
     static double value[3000], got[3000];
     static int order[3000];
@@ -73,7 +73,7 @@ TEST(sorts_are_stable) {
                     sort_once((zl_dtype)dtype, sizes[i]);
 }
 
-// More than one tile of devices, whose runs are merged; short keys are sorted digit by digit.
+// More than one tile on devices, whose runs are merged; short keys are sorted digit by digit.
 TEST(sorts_of_long_lines_are_stable) {
     for (int dtype = 0; dtype < ZL_DTYPE_COUNT; dtype++)
         if (!test_quick() || dtype == ZL_UINT8 || dtype == ZL_FLOAT32 || dtype == ZL_INT64)
@@ -94,7 +94,7 @@ TEST(many_lines_in_order) {
     }
 }
 
-// As many as one line of a long one: groups are in the order in which their elements come.
+// One long row: within each group elements keep their order.
 TEST(partitions_of_long_lines) {
     enum { N = 2300, KTH = 1500 };
     zl_array x = zl_floor(zl_multiply(zl_sin(zl_arange(0, N, 1, ZL_FLOAT32)), zl_scalar(50)));
@@ -145,8 +145,8 @@ TEST(searches) {
     CHECK(!zl_searchsorted(NULL, x, "left") && !zl_searchsorted(x, NULL, "left") && !zl_error());
 }
 
-// Every number twice, in lines of which kernels look at some elements before the others: next to each other
-// and three apart.
+// Every number occurs twice, adjacent or three apart, in rows in which kernels first look at a sample of
+// elements.
 TEST(searches_in_long_lines) {
     static const int sizes[] = {1023, 4096, 4097, 9001};
     for (size_t i = 0; i < COUNT(sizes); i++)
@@ -165,7 +165,7 @@ TEST(searches_in_long_lines) {
                                                     zl_astype(right, ZL_UINT32), false)),
                          1);
         }
-    int many = test_quick() ? 3000 : (1 << 19) + 3; // threads look for several
+    int many = test_quick() ? 3000 : (1 << 19) + 3; // threads divide the values
     zl_array value = zl_remainder(zl_arange(0, many, 1, ZL_INT32), zl_astype(zl_scalar(3000), ZL_INT32));
     REQUIRE(zl_eval(value));
     CHECK_EQ_INT(zl_item_int(zl_array_equal(zl_searchsorted(zl_arange(0, 3000, 1, ZL_INT32), value, "left"),

@@ -1,4 +1,4 @@
-// test_source_kernel.c - kernels in C, given as source: what bodies may use, transforms, errors.
+// test_source_kernel.c - kernels given as C source: what their bodies may use, transforms, errors.
 
 #include "op_test.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// One that compiles for the machine that the test runs on.
+// Returns whether there is a compiler for the machine that the test runs on.
 static bool has_compiler(void) {
     test_setenv("ZL_CACHE_DIR", test_folder());
     bool works = cpu_jit_alone("int probe(void); int probe(void) { return 1; }", "-w", "probe");
@@ -25,7 +25,7 @@ static bool has_compiler(void) {
 
 static const char *const one_in[] = {"a"}, *const one_out[] = {"out"};
 
-// A kernel of one input and one output of its shape and dtype, a position for each element.
+// Returns a kernel with one input and one output of its shape and dtype, and one position per element.
 static zl_cpu_kernel_source simple(const char *source, const zl_shape *shape, const zl_dtype *dtype) {
     int64_t size = 1;
     for (int i = 0; i < shape->ndim; i++)
@@ -53,15 +53,15 @@ static const char square_source[] = "int64_t i = thread_position_in_grid.x;\nout
 
 TEST(source_kernels_run) {
     NEEDS_COMPILER;
-    for (int64_t n = 1; n <= 300000; n = n * 7 + 3) { // one thread, then all
+    for (int64_t n = 1; n <= 300000; n = n * 7 + 3) { // on one thread, then on all
         zl_array x = zl_astype(zl_arange_int(0, n, 1, ZL_INT64), ZL_FLOAT32);
         CHECK_SAME(run_simple(square_source, x), zl_square(x));
     }
-    zl_scope scope = zl_scope_begin_on(zl_new_stream("cpu")); // other devices compile the ops around it
+    zl_scope scope = zl_scope_begin_on(zl_new_stream("cpu")); // other devices would compile the ops around it
     int64_t compiles = zl_counter("compiles");
     zl_array x = op_test_range(ZL_SHAPE(4, 5), ZL_FLOAT32);
     CHECK_SAME(run_simple(square_source, zl_transpose(x, ZL_ALL)), zl_square(zl_transpose(x, ZL_ALL)));
-    CHECK_EQ_INT(zl_counter("compiles"), compiles); // sizes and ranks are not part of it
+    CHECK_EQ_INT(zl_counter("compiles"), compiles); // sizes and ranks are not part of the code
     zl_scope_end(scope);
 }
 
@@ -73,7 +73,7 @@ TEST(source_kernels_of_each_dtype) {
     }
 }
 
-// Conversions of the prelude beside ours, both ways, for all 16-bit floats.
+// Compares the conversions of the prelude with ours, in both directions, for all 16-bit floats.
 TEST(source_kernels_convert_half_floats) {
     NEEDS_COMPILER;
     static const char source[] = "int64_t i = thread_position_in_grid.x; wide[i] = to_float(a[i]);"
@@ -188,7 +188,7 @@ TEST(source_kernels_of_nothing) {
     CHECK(zl_item(zl_sum(y[1])) == 10);
     double init = 3;
     k.init = &init;
-    k.grid[0] = 0; // no positions: what they are filled with stays
+    k.grid[0] = 0; // without positions the initial values stay
     REQUIRE(zl_cpu_kernel(&k, 0, NULL, y));
     CHECK(zl_item(zl_sum(y[1])) == 6 && zl_size(y[0]) == 0);
 }
@@ -200,7 +200,7 @@ static bool square(void *data, int count, const zl_array *in, zl_outputs *out) {
     return zl_give(out, run_simple(square_source, in[0]));
 }
 
-// The derivative of a square, as a kernel of its own.
+// The derivative of a square, as another kernel.
 static bool square_vjp(void *data, int count, const zl_array *in, int results, const zl_array *result,
                        const zl_array *cotangent, zl_outputs *out) {
     (void)data, (void)count, (void)results, (void)result;
@@ -311,7 +311,7 @@ TEST(source_kernels_without_a_compiler) {
     free(old);
 }
 
-// Calls the kernel with one thing wrong.
+// Calls the kernel with one wrong argument, and checks the message.
 static bool call_with(const zl_cpu_kernel_source *k, int count, zl_array *in, const char *message) {
     zl_array y;
     bool refused =
@@ -350,7 +350,7 @@ TEST(source_kernels_refuse) {
 
 // From files ------------------------------------------------------------------------------------------------
 
-// A call of a kernel as a file may say it, of one output and an input of three elements.
+// Calls a kernel op as a file may contain it, with one output and an input of three elements.
 static bool replays(const struct op *op, int args, const int64_t *arg, int outputs) {
     zl_array x = zl_ones(ZL_SHAPE(3), ZL_FLOAT32), in[] = {zl_ones(ZL_SHAPE(4), ZL_UINT8), x, x, x, x},
              out[4];

@@ -1,5 +1,5 @@
-// test_sparse.c - sparse matrices against loops over dense ones: products, conversions, slopes, batches, bad
-// matrices.
+// test_sparse.c - sparse matrices compared with loops over dense ones: products, conversions, gradients,
+// batches, invalid matrices.
 
 #include <math.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ OP_FITTING(zl_csr_to_dense, indptr, ZL_INT32, 3);
 
 enum { VALUES, INDICES, POINTERS, PARTS };
 
-// A dense matrix of which about a part is not 0; some rows are empty, some full.
+// Returns a dense matrix of which about the fraction `part` is not 0; some rows are empty, some full.
 static zl_array some_matrix(int64_t rows, int64_t columns, double part) {
     double data[4096];
     for (int64_t i = 0; i < rows * columns; i++) {
@@ -78,7 +78,8 @@ TEST(sparse_from_dense_and_back) {
         }
 }
 
-// With a count nothing is evaluated: entries are left out, or some belong to no row.
+// If the number of entries is given, nothing is evaluated: surplus entries are dropped, or unused ones belong
+// to no row.
 TEST(sparse_of_so_many_entries) {
     zl_array a = zl_from_f64((double[]){0, 1, 2, 0, 0, 3}, ZL_SHAPE(3, 2)), m[PARTS];
     REQUIRE(zl_csr_from_dense(a, 5, m));
@@ -121,7 +122,7 @@ TEST(sparse_of_nothing) {
 static void check_product(int64_t rows, int64_t columns, int64_t width, zl_dtype dtype, zl_dtype index) {
     zl_array a = some_matrix(rows, columns, 0.2), m[PARTS];
     zl_array b = op_test_random(ZL_SHAPE(columns, width), ZL_FLOAT64, -1, 1);
-    a = zl_astype(zl_astype(a, dtype), ZL_FLOAT64); // as rounded
+    a = zl_astype(zl_astype(a, dtype), ZL_FLOAT64); // rounded to the dtype
     b = zl_astype(zl_astype(b, dtype), ZL_FLOAT64);
     REQUIRE(zl_eval_all(2, (zl_array[]){a, b}));
     zl_array want = zl_sum_axes(zl_multiply(zl_expand_dims(a, ZL_AXES(2)), b), ZL_AXES(1), false);
@@ -165,7 +166,7 @@ static int64_t column_of(int64_t at, int64_t each) {
     return (at / each * 7 + at % each) % MANY;
 }
 
-// Many rows of as many entries each, one or two or more, on several threads: sums of neighbours.
+// Many rows with the same number of entries, none, one or more, on several threads, whose sums are adjacent.
 TEST(sparse_rows_of_equal_length) {
     for (int64_t each = 0; each < 20; each += 1 + each / 4)
         ZL_SCOPE {
@@ -187,7 +188,7 @@ TEST(sparse_rows_of_equal_length) {
         }
 }
 
-// The bits do not depend on the threads, nor on the rows beside a row.
+// The bits depend neither on the number of threads nor on the other rows.
 TEST(sparse_products_are_the_same_on_any_threads) {
     zl_array a = some_matrix(60, 60, 0.3), m[PARTS];
     REQUIRE(zl_csr_from_dense(zl_astype(a, ZL_FLOAT32), INT64_MIN, m) && zl_eval_all(PARTS, m));
@@ -206,7 +207,7 @@ TEST(sparse_products_are_the_same_on_any_threads) {
 
 // Rules -----------------------------------------------------------------------------------------------------
 
-// Rows {0, 2}, {}, {1}, {0, 1, 2, 2} of a matrix of three columns, and an entry of no row.
+// Rows {0, 2}, {}, {1}, {0, 1, 2, 2} of a matrix with three columns, and an entry that belongs to no row.
 static zl_array indices_of_seven(void) {
     return zl_from_i32((int32_t[]){0, 2, 1, 0, 1, 2, 2, 0}, ZL_SHAPE(8));
 }
@@ -224,7 +225,7 @@ RULES(sparse_matvec, ZL_SHAPE(11), zl_squeeze(by_matrix(x, 1), ZL_AXES(1)))
 RULES(sparse_matmul, ZL_SHAPE(17), by_matrix(x, 3))
 RULES(sparse_to_dense, ZL_SHAPE(8), zl_csr_to_dense(x, indices_of_seven(), four_rows(), 3))
 
-// The derivatives have derivatives: the square of the product is enough to see them.
+// The derivatives have derivatives: the cube of the product shows them.
 static zl_array slope_of(zl_array x) {
     zl_array loss = zl_sum(zl_power(by_matrix(x, 2), zl_scalar(3))), g;
     return zl_grad(loss, 1, &x, &g) ? g : NULL;
@@ -237,7 +238,7 @@ static zl_array entries_of(zl_array a) {
 }
 RULES(sparse_from_dense, ZL_SHAPE(2, 3), entries_of(x))
 
-// A matrix for each of a batch.
+// One matrix for each element of the batch.
 static bool each_product(void *data, int count, const zl_array *in, zl_outputs *out) {
     zl_array m[PARTS];
     (void)data;
@@ -275,7 +276,7 @@ TEST(sparse_of_a_traced_matrix_needs_a_count) {
     CHECK_ERROR(ZL_ERROR_VALUE, zl_compiled_call(compiled, NULL, 0, 1, &a, out));
     CHECK_HAS(test_last_error(), "zl_csr_from_dense: how much it gives was not said");
     zl_compiled_release(compiled);
-    // Derivatives are taken where the values are.
+    // Derivatives are computed if the values are known.
     int64_t count = zl_item_int(zl_sum(zl_astype(zl_not_equal(a, zl_scalar(0)), ZL_INT32)));
     zl_array ones = zl_ones(ZL_SHAPE(count), ZL_FLOAT64);
     REQUIRE(zl_vjp((zl_fn){.call = unsized}, 1, &a, 1, &ones, NULL, &grad));

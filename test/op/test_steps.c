@@ -1,4 +1,4 @@
-// test_steps.c - functions that are told step by step, under MLX's names, and kernels that are only recorded.
+// test_steps.c - functions reported step by step, with MLX's names, and kernels that are only recorded.
 
 #include <stdio.h>
 #include <string.h>
@@ -6,10 +6,10 @@
 #include "op/op_test.h"
 #include "op/ops.h"
 
-// What a listener heard, as text: "2 -> 1, 1 constant; Add(); Reduce(2, [0, 1]); ".
+// The text that a listener wrote: "2 -> 1, 1 constant; Add(); Reduce(2, [0, 1]); ".
 struct heard {
     struct text text;
-    int left; // steps until it has heard enough; -1: never
+    int left; // steps until it stops listening; -1: never
 };
 
 static bool hear_arrays(void *data, int inputs, const zl_array *input, int outputs, const zl_array *output,

@@ -1,5 +1,5 @@
-// test_stft.c - Fourier transforms of frames: against sums written out, their inverse, their adjoint, bad
-// input.
+// test_stft.c - short-time Fourier transforms: compared with sums that are written out, their inverse, their
+// adjoint, invalid input.
 
 #include <limits.h>
 #include <math.h>
@@ -17,7 +17,7 @@ static zl_array signal(void) {
 }
 
 struct way {
-    int n, hop, window; // window: numbers of it; 0: none is given
+    int n, hop, window; // window: length of the window; 0: no window is given
     bool center;
     const char *mode, *norm;
     int onesided;
@@ -33,7 +33,7 @@ static zl_array transform(const struct way *w, zl_array x) {
 
 // Sums ------------------------------------------------------------------------------------------------------
 
-// The element that the lengthened signal has at a position of the signal itself.
+// Returns the element of the padded signal at a position relative to the signal itself.
 static double sample(const double *x, int64_t at, const char *mode) {
     if (at >= 0 && at < LENGTH)
         return x[at];
@@ -41,7 +41,7 @@ static double sample(const double *x, int64_t at, const char *mode) {
         return 0;
     if (mode[0] == 'e')
         return x[at < 0 ? 0 : LENGTH - 1];
-    return sample(x, at < 0 ? -at : 2 * (LENGTH - 1) - at, mode); // mirrored, if need be again
+    return sample(x, at < 0 ? -at : 2 * (LENGTH - 1) - at, mode); // mirrored, repeatedly if needed
 }
 
 static double weight(const struct way *w, const double *window, int j) {
@@ -49,7 +49,7 @@ static double weight(const struct way *w, const double *window, int j) {
     return !w->window ? 1 : j < low || j >= low + w->window ? 0 : window[j - low];
 }
 
-// Real or imaginary part of frequency k of a frame.
+// Returns the real or imaginary part of frequency k of a frame.
 static double expected(const struct way *w, const double *x, const double *window, int frame, int k,
                        bool imaginary) {
     double sum = 0, scale = w->norm[0] == 'o' ? 1 / sqrt(w->n) : w->norm[0] == 'f' ? 1.0 / w->n : 1;
@@ -140,7 +140,7 @@ TEST(istft_cuts_and_lengthens) {
         zl_item(zl_sum_axis(zl_abs(zl_slice(more, ZL_SHAPE(60), ZL_SHAPE(100), ZL_SHAPE(1))), 0, false)), 0,
         0);
     CHECK_EMPTY(zl_fft_istft(y, 8, 2, INT_MIN, NULL, true, NULL, INT_MIN, 0), ZL_FLOAT32, ZL_SHAPE(0));
-    // Nothing is known where no window was: it is 0, not infinite.
+    // Samples that no window covers are 0, not infinite.
     zl_array none = zl_fft_istft(y, 8, 2, 0, NULL, true, NULL, INT_MIN, INT_MIN);
     CHECK_EQ_F64(zl_item(zl_max(zl_abs(none))), 0);
 }
@@ -159,7 +159,7 @@ static bool back(void *data, int count, const zl_array *in, zl_outputs *out) {
         out, zl_fft_istft(in[0], w->n, w->hop, INT_MIN, window_of(w), w->center, w->norm, w->onesided, 41));
 }
 
-// Re(sum(conj(a) * b)): how cotangents and tangents meet.
+// Returns Re(sum(conj(a) * b)), the product of a cotangent and a tangent.
 static double meet(zl_array a, zl_array b) {
     return zl_item(zl_sum(zl_astype(zl_real(zl_multiply(zl_conjugate(a), b)), ZL_FLOAT64)));
 }
@@ -171,7 +171,7 @@ static zl_array complex_random(zl_array like) {
     return zl_eval(x) ? x : NULL;
 }
 
-// <w, f(t)> = <f*(w), t> of a linear f.
+// Checks <w, f(t)> = <f*(w), t> for a linear f.
 static void check_adjoint(zl_fn f, zl_array x) {
     zl_outputs *values = zl_outputs_new(), *tangents = zl_outputs_new();
     zl_array t = complex_random(x), w, grad;

@@ -1,4 +1,4 @@
-// test_take.c - elements by position.
+// test_take.c - taking elements by position.
 
 #include "op/op_test.h"
 

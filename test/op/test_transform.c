@@ -1,5 +1,4 @@
-// test_transform.c - vjp, jvp, vmap and gradients of functions: alone, inside each other, and with wrong
-// arguments.
+// test_transform.c - vjp, jvp, vmap and gradients of functions: alone, nested, and with wrong arguments.
 
 #include <math.h>
 #include <pthread.h>
@@ -7,7 +6,7 @@
 
 #include "op/op_test.h"
 
-// A function of one array as data.
+// Calls a function of one array, which is the data.
 static bool call_one(void *data, int count, const zl_array *in, zl_outputs *out) {
     zl_array (*f)(zl_array) = *(zl_array(**)(zl_array))data;
     return count == 1 && zl_give(out, f(in[0]));
@@ -124,7 +123,8 @@ TEST(several_inputs_and_results) {
     zl_outputs_free(dy);
 }
 
-// A number stays one inside a transform: beside float16 the results are float16, as they are without it.
+// A number stays weak inside a transform: with float16 arrays the results are float16, as without the
+// transform.
 TEST(transforms_keep_numbers_weak) {
     zl_array in[] = {NUMBER(2), zl_full(ZL_SCALAR, NUMBER(3), ZL_FLOAT16)}, g[2];
     zl_outputs *y = zl_outputs_new(), *values = zl_outputs_new(), *dy = zl_outputs_new();
@@ -141,7 +141,7 @@ TEST(transforms_keep_numbers_weak) {
     zl_outputs_free(dy);
 }
 
-// The first result is the loss; the other is passed on.
+// The first result is the loss; the other one is only returned.
 TEST(gradients_by_some_arguments) {
     zl_array in[] = {NUMBER(2), NUMBER(3)}, g[2];
     zl_outputs *y = zl_outputs_new();
@@ -178,7 +178,7 @@ static bool divide(void *data, int count, const zl_array *in, zl_outputs *out) {
     return count == 2 && zl_divmod(in[0], in[1], pair) && zl_give(out, pair[0]) && zl_give(out, pair[1]);
 }
 
-// By the rest, a - q * b: it reads the other result.
+// The derivative by the remainder, a - q * b, reads the other result.
 static bool divide_vjp(void *data, int count, const zl_array *in, int results, const zl_array *result,
                        const zl_array *cotangent, zl_outputs *out) {
     (void)data, (void)in;
@@ -186,7 +186,7 @@ static bool divide_vjp(void *data, int count, const zl_array *in, int results, c
            zl_give(out, zl_negative(zl_multiply(cotangent[1], result[0])));
 }
 
-// A call of two results whose derivative needs both.
+// Records a call with two results, whose derivative needs both.
 static bool divide_pair(zl_array a, zl_array b, zl_array *pair) {
     zl_custom_fn f = {.f = {.call = divide}, .vjp = divide_vjp};
     zl_outputs *out = zl_outputs_new();
@@ -210,7 +210,7 @@ TEST(one_of_several_outputs_is_evaluated) {
     CHECK_ARRAY(g[1], ZL_FLOAT32, ZL_SHAPE(2), -3, -2);
 }
 
-// The quotient is not kept by anybody when the derivative asks for it.
+// Nothing holds the quotient any more when the derivative needs it.
 static bool rest_only(void *data, int count, const zl_array *in, zl_outputs *out) {
     bool ok = false;
     zl_scope scope = zl_scope_begin();
@@ -300,7 +300,7 @@ TEST(history_ends_with_the_transform) {
     REQUIRE(zl_eval(x));
     size_t before = 0;
     for (int i = 0; i < 4; i++) {
-        before = i == 1 ? slab_live() : before; // after x came to where it is used
+        before = i == 1 ? slab_live() : before; // after x was copied to the device
         ZL_SCOPE {
             zl_array g = gradient(sum_of_cubes, x);
             REQUIRE(zl_eval(g));
@@ -353,7 +353,7 @@ static zl_array mixed_parts(zl_array z) {
     return zl_sum(zl_imag(zl_multiply(zl_conjugate(z), zl_exp(z))));
 }
 
-// Both parts of the gradient against differences, and the tangent in a direction against both.
+// Compares both parts of the gradient with differences, and the tangent in a direction with both.
 static void check_complex(one_array *f, float re, float im) {
     double h = 1e-3, at[4];
     const float step[4][2] = {{(float)h, 0}, {-(float)h, 0}, {0, (float)h}, {0, -(float)h}};
@@ -393,7 +393,7 @@ TEST(a_hundred_thousand_calls) {
     CHECK_ARRAY(mapped(long_chain, VECTOR(1, 2), 0), ZL_FLOAT32, ZL_SHAPE(2), LONG + 1, 2 * (LONG + 1));
 }
 
-// Each value is read twice: whoever follows every path to it never ends.
+// Each value is read twice, so that following every path to it would take forever.
 static bool diamonds(void *data, int count, const zl_array *in, zl_outputs *out) {
     zl_array y = in[0];
     for (int i = 0; i < *(int *)data / 6 * 2; i++)
@@ -401,7 +401,7 @@ static bool diamonds(void *data, int count, const zl_array *in, zl_outputs *out)
     return count == 1 && zl_give(out, y);
 }
 
-// Seconds of this thread for the gradient of so many calls, evaluated.
+// Returns the processor time of this thread for the gradient of `calls` calls, evaluated.
 static double time_gradient(int calls) {
     struct timespec start, end;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
@@ -409,13 +409,14 @@ static double time_gradient(int calls) {
         zl_array x = NUMBER(1), g = NULL;
         zl_fn f = {.call = diamonds, .data = &calls};
         CHECK(zl_value_and_grad(f, 1, &x, 1, (int[]){0}, NULL, &g));
-        CHECK_EQ_F64(zl_item(g), 1); // twice as much, then half of it
+        CHECK_EQ_F64(zl_item(g), 1); // doubled, then halved
     }
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
     return (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec);
 }
 
-// Ten times as many calls may take forty times as long: caches and other programs, but not the square.
+// Ten times as many calls may take forty times as long, because of caches and other programs, but not a
+// hundred times.
 static void *differentiate_long_graphs(void *data) {
     double few = INFINITY, many = INFINITY;
     (void)data;
@@ -441,7 +442,7 @@ TEST(long_graphs_need_linear_time_and_little_stack) {
 
 enum { ROUNDS = 50, THREADS = 4 };
 
-// Gradients on inputs that all threads share, one of them not computed yet.
+// Computes gradients at inputs that all threads share, one of them not computed yet.
 static void *differentiate_shared(void *data) {
     zl_array *in = data, one = zl_ones(ZL_SHAPE(2), ZL_FLOAT32), g[2];
     for (int i = 0; i < ROUNDS; i++)
@@ -456,7 +457,7 @@ static void *differentiate_shared(void *data) {
 TEST(threads_share_inputs) {
     zl_array in[] = {VECTOR(7, 8), zl_add(VECTOR(1, 2), VECTOR(1, 1))};
     pthread_t thread[THREADS];
-    zl_retain(in[1]); // by everybody: an evaluation would consume it
+    zl_retain(in[1]); // retained, since an evaluation would consume it
     for (int i = 0; i < THREADS; i++)
         REQUIRE(!pthread_create(&thread[i], NULL, differentiate_shared, in));
     for (int i = 0; i < THREADS; i++)
@@ -469,7 +470,7 @@ static void *let_go(void *data) {
     return NULL;
 }
 
-// One thread drops an output while another evaluates its sibling.
+// One thread releases an output while another one evaluates the other output of the call.
 TEST(siblings_of_several_threads) {
     for (int i = 0; i < ROUNDS; i++)
         ZL_SCOPE {
@@ -514,7 +515,7 @@ static zl_array itself(zl_array x) {
 
 static bool taken(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)data;
-    zl_array at = zl_multiply(in[1], zl_scalar_int(1)); // still positions
+    zl_array at = zl_multiply(in[1], zl_scalar_int(1)); // still integers, which serve as positions
     return count == 2 && zl_give(out, zl_sum(zl_take(in[0], at, 0)));
 }
 static bool taken_and_checkpointed(void *data, int count, const zl_array *in, zl_outputs *out) {
@@ -592,7 +593,7 @@ TEST(errors_of_arguments) {
     zl_outputs_free(out);
 }
 
-// An error from before stays the first, and does not disturb.
+// An earlier error remains the reported one, and does not disturb later calls.
 TEST(an_error_from_before) {
     zl_array bad = zl_add(VECTOR(1, 2), zl_ones(ZL_SHAPE(3), ZL_FLOAT32));
     CHECK(!bad && zl_error());

@@ -1,6 +1,6 @@
-// test_transform_table.c - the rules of every op in the table: tangents against differences, cotangents
-// against tangents, batches against a loop. An op without a rule must be listed here, with the reason. Ops
-// that cannot be called in the way that this file calls them are tested where they are.
+// test_transform_table.c - the rules of every op in the table: tangents compared with differences, cotangents
+// with tangents, batches with a loop. An op without a rule must be listed here, with the reason. Ops that
+// need other kinds of calls than those in this file are tested in files of their own.
 
 #include <math.h>
 #include <string.h>
@@ -10,10 +10,10 @@
 
 enum { ARRAYS = 3, OUTPUTS = 8, BATCH = 3, RANK = 5 };
 
-// How to call an op, where the usual does not fit: arrays of shape (2, 3), axis 1, numbers 1, lists as below.
+// How to call an op if the defaults do not fit: arrays of shape (2, 3), axis 1, numbers 1, lists as below.
 static const struct special {
     const char *name;
-    int64_t shape[ARRAYS][RANK + 1]; // sizes, then 0
+    int64_t shape[ARRAYS][RANK + 1]; // sizes, ended by 0
     double lo, hi;
     int64_t number[3];
     int64_t list[4][RANK];
@@ -80,16 +80,16 @@ static const struct {
     {"zl_view", "the bytes of a number as another dtype are no function that has a slope"},
 };
 
-// A way to call one op with other arrays.
+// A call of one op, which can be repeated with other arrays.
 struct sample {
     const zl_op_info *op;
     op_function *function;
     struct special how;
     union op_argument argument[12];
-    int at[ARRAYS]; // parameters that are arrays
+    int at[ARRAYS]; // indices of the parameters that are arrays
     int count;      // arrays that the function takes
     int results;
-    bool is_list; // the last ones of them are one list
+    bool is_list; // the last arrays are one list
     zl_array list[ARRAYS], out[OUTPUTS];
     int axis[1];
 };
@@ -125,7 +125,7 @@ static bool prepare(struct sample *s, const zl_op_info *op) {
     *s = (struct sample){.op = op, .function = op_address(op->name), .axis = {1}};
     int numbers = 0, lists = 0;
     if (!strcmp(op->family, "quantized"))
-        return false; // their arrays must fit each other: test_quantized.c has their rules
+        return false; // their arrays must fit each other: test_quantized.c tests their rules
     read_special(s);
     for (int i = 0; i < op->params; i++) {
         union op_argument *a = &s->argument[i];
@@ -195,7 +195,7 @@ static zl_fn function_of(struct sample *s) {
 
 // Arrays ----------------------------------------------------------------------------------------------------
 
-// Different positions along axis 1, the same for all of a batch.
+// Returns different positions along axis 1, the same for the whole batch.
 static zl_array make_indices(zl_shape shape, int extra) {
     int64_t n = shape.dim[extra == 2 ? shape.ndim - 2 : shape.ndim - 1];
     zl_array column =
@@ -204,7 +204,7 @@ static zl_array make_indices(zl_shape shape, int extra) {
     return zl_eval(x) ? x : NULL;
 }
 
-// One array for each that the function takes; with an extra axis at extra, if that is not negative.
+// Makes the i-th array that the function takes, with an additional axis at `extra`, unless that is negative.
 static zl_array make_array(const struct sample *s, int i, int extra) {
     int64_t dim[RANK + 1];
     int rank = 0, given = 0;
@@ -227,7 +227,7 @@ static int rank_of(const struct sample *s, int i) {
     return rank;
 }
 
-// The sum of all products, as float64.
+// Returns the sum of all products, in float64.
 static zl_array dot(int count, const zl_array *a, const zl_array *b) {
     zl_array sum = zl_scalar(0);
     for (int i = 0; i < count; i++)
@@ -244,7 +244,7 @@ static int all_of(const zl_outputs *o, zl_array *out) {
 
 // Derivatives -----------------------------------------------------------------------------------------------
 
-// sum(w * f(x + step * t))
+// Returns sum(w * f(x + step * t)).
 static double moved(struct sample *s, const zl_array *x, const zl_array *t, double step, const zl_array *w) {
     zl_array in[ARRAYS], y[OUTPUTS];
     zl_outputs *out = zl_outputs_new();
@@ -311,7 +311,7 @@ static void check_derivative(struct sample *s, int only) {
     double forward = tangent_of(s, &p), step = 1e-5;
     bool stopped = !strcmp(s->op->name, "zl_stop_gradient"),
          constant = stopped || !strcmp(s->op->name, "zl_divmod");
-    double back = cotangent_of(s, &p, stopped ? 0 : count_results(&p)); // MLX: it takes no cotangent
+    double back = cotangent_of(s, &p, stopped ? 0 : count_results(&p)); // in MLX it takes no cotangent
     double slope = (moved(s, p.x, p.t, step, p.w) - moved(s, p.x, p.t, -step, p.w)) / (2 * step);
     bool near = CHECK_NEAR(forward, back, 1e-9 * (1 + fabs(forward)));
     near &= CHECK_NEAR(forward, constant ? 0 : slope, 1e-6 * (1 + fabs(slope)));
@@ -319,8 +319,8 @@ static void check_derivative(struct sample *s, int only) {
         test_note("%s by argument %d", s->op->name, only);
 }
 
-// Transforms that are complex and in float32, whatever is given: test_fft.c compares them with their
-// adjoints.
+// Returns whether the op is a Fourier transform: these compute in complex64 or float32 for any input, so
+// test_fft.c compares them with their adjoints instead.
 static bool is_fourier(const struct sample *s) {
     return !strcmp(s->op->family, "fft") && !strstr(s->op->name, "shift");
 }
@@ -342,7 +342,7 @@ static bool is_underived(struct sample *s) {
     return false;
 }
 
-// Whether the op takes arguments of this kind.
+// Returns whether the op accepts arguments of this kind.
 static bool can_call(struct sample *s) {
     zl_array x[ARRAYS];
     zl_outputs *y = zl_outputs_new();
@@ -405,7 +405,7 @@ static void check_batch(struct sample *s, const int *axis) {
     zl_outputs_free(out);
 }
 
-// As MLX, pad takes one value for all of a batch.
+// Returns whether an array may have a batch axis: as in MLX, pad takes one value for the whole batch.
 static bool is_mapped(const struct sample *s, int i) {
     return s->is_list || strcmp(s->op->param[s->at[i]].name, "constant_values");
 }
@@ -432,7 +432,7 @@ TEST(every_op_can_be_mapped) {
 
 // Compiled --------------------------------------------------------------------------------------------------
 
-// Whether two arrays have the same bytes, NaN and signs of zeros included.
+// Returns whether two arrays have the same bytes, NaN and signs of zeros included.
 static bool is_same(zl_array a, zl_array b) {
     if (a->dtype != b->dtype || !shape_equal(a->ndim, a->dim, b->ndim, b->dim))
         return false;
@@ -440,7 +440,7 @@ static bool is_same(zl_array a, zl_array b) {
     return zl_eval_all(2, (zl_array[]){a, b}) && (!a->size || !memcmp(zl_data(a), zl_data(b), zl_nbytes(a)));
 }
 
-// A gradient by all inputs of the sum of all results.
+// Computes the gradient of the sum of all results with respect to all inputs.
 static bool call_gradient(void *data, int count, const zl_array *in, zl_outputs *out) {
     struct sample *s = data;
     zl_outputs *y = zl_outputs_new();
@@ -483,7 +483,7 @@ static bool hear_arrays(void *data, int inputs, const zl_array *input, int outpu
     return CHECK(outputs > 0);
 }
 
-// Whatever a list says, it can be read.
+// Reads everything in the lists of a step, so that sanitizers see invalid memory.
 static bool hear_step(void *data, const zl_step *step) {
     int64_t *sum = data;
     for (int i = 0; i < step->arguments; i++)
@@ -524,7 +524,7 @@ TEST(every_op_can_be_compiled) {
 
 // Other sizes -----------------------------------------------------------------------------------------------
 
-// Every size but 1 is another one; those that were equal still are.
+// Changes every size except 1; equal sizes stay equal.
 static void grow(struct sample *s) {
     for (int i = 0; i < ARRAYS; i++)
         for (int k = 0; k < RANK && s->how.shape[i][k]; k++)
@@ -538,7 +538,7 @@ static bool is_like(const zl_outputs *a, const zl_outputs *b) {
     return same;
 }
 
-// Ops whose results cannot follow other sizes, and say so.
+// Ops whose results cannot follow other sizes, and that report this.
 static const char *const fixed[] = {"zl_unstack"};
 
 static bool is_fixed(const zl_op_info *op) {
@@ -548,7 +548,7 @@ static bool is_fixed(const zl_op_info *op) {
     return false;
 }
 
-// Traced with some sizes and called with others, it gives what the function gives for those.
+// A function traced with some sizes and called with others gives what the function itself gives for these.
 static void check_sizes(struct sample *s, zl_fn f, const char *what) {
     zl_compiled c = zl_compile(f, true);
     zl_outputs *first = zl_outputs_new(), *plain = zl_outputs_new(), *again = zl_outputs_new();
@@ -559,7 +559,7 @@ static void check_sizes(struct sample *s, zl_fn f, const char *what) {
     grow(s);
     for (int i = 0; ok && i < s->count; i++)
         x[i] = make_array(s, i, -1);
-    if (ok && f.call(f.data, s->count, x, plain)) { // else numbers that it is given do not fit
+    if (ok && f.call(f.data, s->count, x, plain)) { // otherwise its numeric arguments do not fit these sizes
         ok = zl_compiled_call(c, NULL, 0, s->count, x, again);
         if (is_fixed(s->op) ? !CHECK(!ok) : !CHECK(ok && is_like(plain, again)))
             test_note("%s of %s: %s", what, s->op->name,

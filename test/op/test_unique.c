@@ -1,5 +1,5 @@
-// test_unique.c - different elements against a search for each of them: how many, where, how often; sizes,
-// bad input.
+// test_unique.c - unique elements compared with a search for each: how many, where, how often; sizes, invalid
+// input.
 
 #include <math.h>
 #include <string.h>
@@ -14,8 +14,7 @@ static bool all_of(zl_array a, int64_t size, zl_array fill, zl_array *out) {
     return zl_unique(a, size, true, true, true, fill, out) && zl_eval_all(OUTPUTS, out);
 }
 
-// Every element of a is found where the outputs say that it is, and each of them is larger than the one
-// before it.
+// Checks that every element of a is found where the outputs say, and that unique elements are ascending.
 static void check_elements(zl_array a, zl_array *out) {
     int64_t count = out[VALUES]->size;
     double value[4096];
@@ -98,7 +97,7 @@ TEST(unique_of_nothing) {
     CHECK_ARRAY(out[COUNTS], ZL_INT32, ZL_SHAPE(2), 0, 0);
 }
 
-// An array that was not retained can still be used: it was evaluated, not consumed.
+// An array that is not retained can still be used: it was evaluated, not consumed.
 TEST(unique_leaves_its_array) {
     zl_array a = zl_add(zl_arange_int(0, 4, 1, ZL_INT32), zl_scalar_int(1)), out;
     REQUIRE(zl_unique(a, INT64_MIN, false, false, false, NULL, &out));
@@ -145,7 +144,7 @@ TEST(unique_needs_a_size_where_values_are_not) {
     CHECK_HAS(test_last_error(),
               "zl_unique: how much it gives was not said, and depends on values: zl_compile");
     zl_compiled_release(compiled);
-    REQUIRE(zl_vjp(f, 1, &a, 1, &w, NULL, &grad)); // the values are there
+    REQUIRE(zl_vjp(f, 1, &a, 1, &w, NULL, &grad)); // the values are known
     CHECK_ARRAY(grad, ZL_FLOAT32, ZL_SHAPE(1, 4), 2, 1, 0, 3);
     zl_outputs_free(out);
 }

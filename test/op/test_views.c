@@ -1,4 +1,4 @@
-// test_views.c - views: where their elements are, what they refuse, their rules.
+// test_views.c - views: the positions of their elements, invalid arguments, their rules.
 
 #include "op/op_test.h"
 
@@ -88,7 +88,7 @@ TEST(broadcast_stretches) {
     CHECK_ERROR(ZL_ERROR_VALUE, zl_broadcast_arrays(NULL, 0, both));
 }
 
-// Every slice of a short axis, against Python's rule written out the slow way.
+// Computes the elements of a slice by Python's rule, step by step.
 static int python_slice(int64_t size, int64_t start, int64_t stop, int64_t step, double *out) {
     int count = 0;
     if (start < 0)
@@ -209,8 +209,8 @@ TEST(contiguous_copies_only_what_is_not) {
     CHECK(!zl_contiguous(NULL, false) && !zl_error());
 }
 
-// Copies of axes in another order, from the element `first` on: element (b, i, j) is (b, j, i) of what was
-// copied.
+// Checks copies of transposed arrays that begin at element `first`: element (b, i, j) is (b, j, i) of the
+// original.
 static void check_transposed(zl_dtype dtype, int64_t batch, int64_t rows, int64_t columns, int64_t first) {
     int64_t count = batch * rows * columns;
     zl_array flat = zl_astype(op_test_range(ZL_SHAPE(count + first), ZL_INT32), dtype);
@@ -246,7 +246,8 @@ TEST(view_reads_bytes_as_another_dtype) {
     CHECK_ARRAY(zl_view(zl_scalar(1), ZL_INT32), ZL_INT32, ZL_SCALAR, 0x3f800000);
     CHECK_ARRAY(zl_view(zl_transpose(RANGE(2, 2), ZL_ALL), ZL_UINT32), ZL_UINT32, ZL_SHAPE(2, 2), 0, 2, 1, 3);
     CHECK_EMPTY(zl_view(RANGE(2, 0), ZL_INT64), ZL_INT64, ZL_SHAPE(2, 0));
-    zl_array odd = zl_slice(RANGE(5), ZL_SHAPE(1), ZL_SHAPE(5), ZL_SHAPE(1)); // starts between two int64s
+    zl_array odd = zl_slice(RANGE(5), ZL_SHAPE(1), ZL_SHAPE(5), ZL_SHAPE(1)); // begins in the middle of an
+                                                                              // aligned int64
     CHECK_ARRAY(zl_view(odd, ZL_INT64), ZL_INT64, ZL_SHAPE(2), 0x200000001, 0x400000003);
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_view(RANGE(3), ZL_INT64));
     CHECK_ERROR(ZL_ERROR_DTYPE, zl_view(zl_scalar(1), ZL_INT64));

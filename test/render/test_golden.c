@@ -1,8 +1,7 @@
-// test_golden.c - kernels as text in every dialect: as the golden files have it, and such that compilers take
-// it.
+// test_golden.c - kernels as text in every dialect: equal to the golden files, and accepted by compilers.
 //
-// golden/NAME.tile is the kernel, golden/NAME.<dialect> what it becomes, without the prelude. What a test
-// gets instead is left in <build>/golden: look at the difference, and copy it if it is meant.
+// golden/NAME.tile is the kernel, golden/NAME.<dialect> its text, without the prelude. If a text differs, it
+// is left in <build>/golden: look at the difference, and copy it if it is intended.
 
 #include "trial.h"
 
@@ -29,7 +28,7 @@ static struct tile_kernel *read_kernel(const char *name) {
     return kernel;
 }
 
-// The function alone; SPIR-V as a disassembly.
+// Returns only the function; SPIR-V as a disassembly.
 static char *render(const char *name, const char *dialect) {
     struct text out = {0}, read = {0};
     struct tile_kernel *kernel = read_kernel(name);
@@ -73,7 +72,7 @@ TEST(golden_texts) {
                 compare(names[i], render_dialect_name(k));
 }
 
-// All golden kernels of a dialect in one file, with the prelude.
+// Returns a file with the prelude and all golden kernels of a dialect.
 static char *whole_file(const char *dialect) {
     struct text out = {0};
     text_add(&out, "%s\n", strcmp(dialect, "c") ? render_prelude(dialect) : "");
@@ -105,7 +104,7 @@ TEST(golden_texts_compute_what_they_say) {
     check_run("c_scalar");
 }
 
-// Whether a shell command succeeds. Its output is for whoever looks for the reason.
+// Returns whether a shell command succeeds. Its output shows the reason if it does not.
 static bool succeeds(const char *command) {
     return system(command) == 0;
 }
@@ -165,7 +164,7 @@ TEST(kernel_stages) {
     zl_kernel_release(NULL);
 }
 
-// A target's name is enough, of programs as of rows.
+// The name of a target suffices, for programs and for rows.
 TEST(kernels_of_blocks_are_shown_for_targets) {
     static const char *const target[] = {"c", "c_tiles", "cuda", "opencl", "hip"};
     zl_kernel k = zl_kernel_parse("kernel blocks(a: f32[n]) -> (y: f32[n]) {\n"
@@ -223,7 +222,7 @@ TEST(kernels_of_ops) {
     }
 }
 
-// Whichever allocation fails, the answer is NULL and an error, and nothing is left behind.
+// Whichever allocation fails, the result is NULL with an error, and nothing leaks.
 TEST(kernel_survives_lack_of_memory) {
     static const struct {
         const char *op, *stage;

@@ -1,6 +1,6 @@
 // test_group_text.c - kernels of groups of threads as text: every kernel of render/kernels and of the manual
-// compiles, for CUDA by NVRTC or nvcc and for HIP by clang. A run takes a tenth of them, by seed; the long
-// one all.
+// compiles, for CUDA by NVRTC or nvcc and for HIP by clang. A run compiles a tenth of them, chosen by the
+// seed; a long run all.
 
 #include "test.h"
 
@@ -97,8 +97,8 @@ TEST(cuda_texts_of_groups_compile) {
     CHECK(count > 0 || !test_long());
 }
 
-// Products go to matrix instructions, copies of pipelines to cp.async, rows to shuffles, with one barrier a
-// turn.
+// Products become matrix instructions, copies of pipelines cp.async, reductions of rows shuffles, with one
+// barrier per turn.
 TEST(cuda_attention_stays_in_registers) {
     char *text = file_read(ZL_TEST_DIR "/render/kernels/attention.tile", NULL);
     char *source = text ? render("attention", text, "cuda_tiles") : NULL,
@@ -112,8 +112,8 @@ TEST(cuda_attention_stays_in_registers) {
     memory_free(text);
 }
 
-// What an earlier grid left is copied ahead as inputs are. What the grid itself writes is not: a copy would
-// be made before it.
+// Outputs of an earlier grid are copied ahead like inputs. Memory that the grid itself writes is not: the
+// copy would come before the write.
 TEST(cuda_pipelines_copy_ahead_what_a_grid_does_not_write) {
     static const struct {
         const char *last;
@@ -137,9 +137,9 @@ TEST(cuda_pipelines_copy_ahead_what_a_grid_does_not_write) {
     }
 }
 
-// Two numbers of 16 bits are joined in a way that the compiler rounds both at once; numbers of 8 bits are
-// words. Lines that lie in a larger array are copied 16 bytes at once, without waiting, where their distance
-// is known to be a multiple of that, or is found to be one.
+// Two 16-bit numbers are packed such that the compiler rounds both at once; 8-bit numbers are moved as words.
+// Rows of a larger array are copied 16 bytes at a time, asynchronously, if their distance is known to be a
+// multiple of that, or is found to be one at run time.
 TEST(cuda_copies_strided_lines_by_vectors) {
     static const struct {
         const char *known;
@@ -164,8 +164,8 @@ TEST(cuda_copies_strided_lines_by_vectors) {
     }
 }
 
-// Several threads have the largest element of a line. One of them reads and writes what is in shared memory:
-// the others would read what it may have written already.
+// Several threads hold the largest element of a row. Only one of them reads and writes shared memory; the
+// others could read what it has already overwritten.
 TEST(cuda_maps_of_copies_read_in_one_thread) {
     char *source =
         render("lower",
@@ -181,7 +181,7 @@ TEST(cuda_maps_of_copies_read_in_one_thread) {
     memory_free(source);
 }
 
-// What a copy rounds is joined as pairs; what a map made of it went through more than that.
+// A copy that rounds packs pairs; a map whose values were computed in more steps does not.
 TEST(cuda_stores_pairs_of_halves) {
     static const struct {
         const char *type, *last, *word;
@@ -205,9 +205,9 @@ TEST(cuda_stores_pairs_of_halves) {
     }
 }
 
-// A group of 256 threads has eight subgroups: five shuffles, a slot for each of them, three shuffles, and one
-// barrier; two where a loop uses the slots again. Without shuffles one thread of each sixteen combines their
-// slots, and all threads combine those.
+// A group of 256 threads has eight subgroups: five shuffles, a slot per subgroup, three shuffles, and one
+// barrier; two barriers if a loop reuses the slots. Without shuffles one thread of each sixteen combines
+// their slots, and all threads combine the results.
 TEST(groups_reduce_in_two_levels) {
     static const struct {
         const char *dialect, *loop;
@@ -233,8 +233,8 @@ TEST(groups_reduce_in_two_levels) {
     }
 }
 
-// Lines that are reduced have the threads of a subgroup where there are enough of them: no barrier, and
-// vectors as the tile is aligned.
+// Rows that are reduced are divided among the threads of a subgroup, if there are enough of them: without a
+// barrier, and by vectors if the tile is aligned.
 TEST(short_lines_are_reduced_by_subgroups) {
     static const char text[] =
         "kernel total(x: f32[n, 256]) -> (y: f32[n]) where n %% 8 == 0 {\n"
@@ -255,8 +255,8 @@ TEST(short_lines_are_reduced_by_subgroups) {
     }
 }
 
-// A block of several groups: each writes its sums into the memory of all, and waits for them once; elsewhere
-// it is one group.
+// A block of several groups (a cluster): each group writes its sums to the memory of all groups, and waits
+// for the others once; other targets have one group.
 TEST(clusters_reduce_together) {
     static const char text[] = "kernel total(x: f32[n, 8192]) -> (y: f32[n, 8192]) {\n"
                                "  grid b in n, threads 256, cluster 8, resident 2 {\n"
@@ -281,7 +281,7 @@ TEST(clusters_reduce_together) {
     }
 }
 
-// Groups wait once for a loose maximum and the sum of exponentials less it. Without the word they wait for
+// With a loose maximum, groups wait once for it and for the sum of the exponentials. Otherwise they wait for
 // each.
 TEST(clusters_exchange_loose_maxima_with_sums) {
     static const char text[] =
@@ -306,7 +306,7 @@ TEST(clusters_exchange_loose_maxima_with_sums) {
     }
 }
 
-// What groups of a cluster cannot do together is an error.
+// Statements that groups of a cluster cannot execute together are errors.
 TEST(clusters_refuse_what_they_cannot_share) {
     static const struct {
         const char *statement, *reason;
@@ -339,8 +339,8 @@ TEST(clusters_refuse_what_they_cannot_share) {
     }
 }
 
-// Which point of four axes a thread has takes three divisions: unsigned ones, of 32 bits where sizes are
-// known to be small, and without a test for 0 where they are known not to be.
+// Finding a thread's point along four axes takes three divisions: unsigned ones, of 32 bits if sizes are
+// known to be small, and without a test for 0 if they are known not to be 0.
 TEST(positions_are_divided_without_guards) {
     static const struct {
         const char *facts, *has, *lacks;
@@ -361,8 +361,8 @@ TEST(positions_are_divided_without_guards) {
     }
 }
 
-// What changes no result but the code: accesses that are not made again, blocks of a multiprocessor, parts of
-// loops.
+// Hints that change the code but not the result: accesses that are not repeated, resident blocks per
+// multiprocessor, parts of loops.
 TEST(hints_are_in_the_text) {
     static const char text[] = "kernel hints(x: f32[n, 512]) -> (y: f32[n, 512], z: c64[n]) {\n  grid b in "
                                "n, threads 128, resident 8 {\n"
@@ -390,8 +390,8 @@ TEST(hints_are_in_the_text) {
     }
 }
 
-// Lines of unknown length have two forms, of which the one for short lines has no barrier. A thread of a CPU
-// runs along a line.
+// Rows of unknown length have two forms of code, of which that for short rows has no barrier. A thread of a
+// CPU scans along a row.
 TEST(scans_choose_by_the_length_of_lines) {
     static const struct {
         const char *dialect, *size;
@@ -413,7 +413,7 @@ TEST(scans_choose_by_the_length_of_lines) {
     }
 }
 
-// A kernel is sound after every pass, whatever the build: asynchronous statements that are done at once leave
+// A kernel is valid after every pass, in every build: asynchronous statements that become synchronous leave
 // no wait without a token.
 static void verify_passes(const char *name, const char *text, void *data) {
     static const char *const targets[] = {"c_tiles", "cuda_tiles", "hip_tiles", "opencl_tiles"};
@@ -443,15 +443,14 @@ TEST(kernels_are_sound_after_every_pass) {
     verify_passes("waits", waits, NULL);
     each_of_folder(verify_passes, NULL);
     each_of_manual(verify_passes, NULL);
-    // Waits count groups of copies: each asynchronous statement has one, also an empty one.
+    // Waits count groups of copies: each asynchronous statement has one, even if it is empty.
     char *source = render("waits", waits, "cuda_tiles"), *body = source ? strstr(source, "waits_0(") : NULL;
     REQUIRE(body);
     CHECK_EQ_INT(count_of(body, "ZL_COMMIT;"), 3);
     memory_free(source);
 }
 
-// Threads hold vectors of 8, 4 or 2 bytes where a tile has no 16 for each: two numbers of f32, one of f16.
-// The argument for assertions is there where one is, however deep.
+// Checks that a kernel has the argument for assertions if and only if it has an assertion, however deep.
 TEST(only_assertions_have_a_status) {
     static const char *const dialects[] = {"cuda_tiles", "hip_tiles", "opencl_tiles"};
     static const char with[] = "kernel k(a: f32[n]) -> (y: f32[n]) {\n  grid b in n {\n    for i in 3 {\n"
@@ -466,7 +465,7 @@ TEST(only_assertions_have_a_status) {
     }
 }
 
-// A launch passes tables by value; elements are read where they are.
+// A launch passes tables by value; their elements are read in place.
 TEST(tables_are_passed_by_value) {
     static const struct {
         const char *dialect, *argument;
@@ -479,7 +478,7 @@ TEST(tables_are_passed_by_value) {
         char *source = render("tables", text, cases[i].dialect);
         CHECK_HAS(source, "struct tables_b1 {\n    i32 at[16];\n};\n");
         CHECK_HAS(source, "struct tables_b2 {\n    f16 at[64];\n};\n");
-        CHECK_EQ_INT(count_of(source, cases[i].argument), 2); // functions, one for each grid
+        CHECK_EQ_INT(count_of(source, cases[i].argument), 2); // functions, one per grid
         CHECK_HAS(source, "= b1.at[");
         CHECK(!strstr(source, "&b1"));
         memory_free(source);
@@ -512,8 +511,7 @@ TEST(narrow_tiles_stay_in_registers) {
     }
 }
 
-// A map that stores a tile in registers does it by 16 bytes; where rows may not be of whole vectors, after a
-// test.
+// A map stores a tile in registers 16 bytes at a time; if rows may not be whole vectors, after a test.
 TEST(maps_store_vectors) {
     static const struct {
         const char *columns, *index;
@@ -538,8 +536,8 @@ TEST(maps_store_vectors) {
     }
 }
 
-// Losses of classifiers and their gradient read and write 16 bytes at once: bytes of logits are what they
-// take their time for.
+// Cross entropy and its gradient read and write 16 bytes at a time, since the bytes of the logits limit their
+// speed.
 TEST(losses_move_vectors) {
     static const char *const names[] = {"cross_entropy", "cross_entropy_vjp"};
     for (size_t i = 0; i < COUNT(names); i++) {
@@ -553,9 +551,9 @@ TEST(losses_move_vectors) {
     }
 }
 
-// Maps and short loops over neighbours read and store vectors where these begin at multiples of their bytes,
-// as is known or tested; all else stays as it is. Loads and stores are those in the text, by vectors and of
-// single elements.
+// Maps and short loops over adjacent elements load and store vectors if these are aligned, which is known or
+// tested; everything else stays unchanged. The numbers are the vector and single loads and stores in the
+// text.
 TEST(neighbours_move_by_vectors) {
     static const struct {
         const char *facts, *body;
@@ -572,7 +570,7 @@ TEST(neighbours_move_by_vectors) {
         {"", "grid b in n, threads 64 { map j in m { y[b, j] = x[b, j] } }", 1, 1, 1, 1},
         {"where m % 4 == 0", "grid b in n, threads 64 { map j in m { y[b, j] = x[b, j] } }", 1, 1, 0, 0},
         {"", "map i in n, j in 256 { y[i, j] = x[i, j] * w[j]\n z[i, j] = x[i, j] + 1 }", 2, 2, 0, 0},
-        {"", "map j in m { y[0, j] = w[j] }", 1, 1, 1, 1}, // but for the last group
+        {"", "map j in m { y[0, j] = w[j] }", 1, 1, 1, 1}, // except for the last group
         {"where m % 4 == 0", "map j in m { y[0, j] = w[j] }", 1, 1, 0, 0},
         {"", "map i in n { unroll k in 4 { y[i, k] = x[i, k + 8] } }", 1, 1, 0, 0},
         {"", "map i in n { for k in 8 { y[i, k] = x[i, k] } }", 2, 2, 0, 0},
@@ -608,8 +606,8 @@ TEST(neighbours_move_by_vectors) {
     }
 }
 
-// Four subgroups multiply as one where rows of b have 128 bytes; a is read from memory where each of them has
-// 16 rows.
+// Four subgroups multiply together if rows of b have 128 bytes; a is read from shared memory if each of them
+// has 16 rows.
 TEST(cuda_products_of_four_subgroups) {
     static const struct {
         int rows, columns;
@@ -640,8 +638,8 @@ TEST(cuda_products_of_four_subgroups) {
     }
 }
 
-// Where a loop has two products, the next turn's copies are begun while the first one of four subgroups runs;
-// without such products, before them.
+// If a loop has two products, the next turn's copies begin while the first of them, by four subgroups, runs;
+// otherwise before the products.
 TEST(cuda_copies_begin_while_products_run) {
     char *text = file_read(ZL_TEST_DIR "/render/kernels/attention.tile", NULL);
     char *source = text ? render("attention", text, "cuda_tiles") : NULL,
@@ -688,7 +686,7 @@ TEST(hip_texts_of_groups_compile) {
     each_of_manual(compile_for_hip, NULL);
 }
 
-// Whichever allocation fails, the answer is NULL and an error, and nothing is left behind.
+// Whichever allocation fails, the result is NULL with an error, and nothing leaks.
 static void fail_everywhere(const char *name, const char *text, void *data) {
     (void)data;
     if (!strstr(text, "grid") || (test_quick() && !is_drawn()))

@@ -1,6 +1,6 @@
-// test_row_kernels.c - the built-in row kernels of every level of this machine, and the same kernels as plain
-// C, against the interpreter: bit for bit, for rows of all lengths, special numbers, numbers far apart,
-// outputs in the place of inputs.
+// test_row_kernels.c - the built-in row kernels of every level that this machine has, and the same kernels as
+// plain C, compared bit by bit with the interpreter: for rows of all lengths, special numbers, numbers of
+// very different magnitudes, and outputs that overwrite inputs.
 
 #include "trial.h"
 
@@ -17,7 +17,7 @@ static const struct {
 #include "levels_built.def"
 };
 
-// Levels are listed lowest first: those up to the best one run here.
+// Returns how many levels run here. They are listed lowest first, and all up to the machine's level run.
 static int levels_here(void) {
     for (int i = 0; i < (int)COUNT(levels); i++)
         if (!strcmp(levels[i].name, cpu_level()->name))
@@ -25,7 +25,7 @@ static int levels_here(void) {
     return 1;
 }
 
-// The numbers of kernels that the table has, a seeded sample of them when time is short.
+// Lists the numbers of kernels in the table; in shorter runs a sample of them, by the seed.
 static int pick(int *list, int room, int wanted) {
     int count = 0, at = 0;
     for (; at < 64 * 1024 && count < room; at++)
@@ -63,7 +63,7 @@ TEST(row_kernels_equal_the_interpreter) {
     CHECK_EQ_INT(wrong, 0);
 }
 
-// Every op that takes a dtype has its rows, in every form but that of scalars alone.
+// Every op has row kernels for each dtype that it accepts, in every form except that of numbers only.
 TEST(row_table_is_complete) {
     int missing = 0;
     for (int op = 0; tile_op_is_row((enum tile_op)op); op++)
@@ -78,7 +78,7 @@ TEST(row_table_is_complete) {
     CHECK_EQ_INT(missing, 0);
 }
 
-// Rows of every length around a block, each where it may end: at the last byte of what it may touch.
+// Rows of all lengths around a block; each ends at the last byte of accessible memory.
 TEST(row_kernels_take_every_length) {
     static const struct {
         enum tile_op op;
@@ -102,7 +102,7 @@ TEST(row_kernels_take_every_length) {
 
 // Compiled text ---------------------------------------------------------------------------------------------
 
-// The text of a kernel, without the prelude; its name is unique.
+// Appends the text of a kernel, without the prelude; its name is unique.
 static bool add_function(struct text *out, struct tile_kernel *kernel, const char *dialect) {
     return CHECK(kernel && pass_run(kernel, render_target(dialect), NULL) &&
                  render_function(out, kernel, dialect, NULL));

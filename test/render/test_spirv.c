@@ -1,5 +1,5 @@
-// test_spirv.c - kernels as SPIR-V: what spirv-val says of them, where arguments lie, and what their
-// disassembly says.
+// test_spirv.c - kernels as SPIR-V: validation by spirv-val, the layout of arguments, and texts in the
+// disassembly.
 
 #include "device/spirv_files.h"
 #include "test.h"
@@ -18,7 +18,7 @@ static struct tile_kernel *parse(const char *text) {
     return k;
 }
 
-// Statements, ops and dtypes; each kernel for itself.
+// Kernels of different statements, ops and dtypes, each a module of its own.
 static const char *const samples[] = {
     // Every kind of op, in each dtype that has it.
     "kernel floats(a: f32[n], b: f32[n], w: f64[n]) -> (y: f32[n], z: f64[n]) {\n"
@@ -85,7 +85,8 @@ static const char *const arguments =
     "  }\n"
     "}\n";
 
-// Bindings a, b, y, the room, assertions; then the number of groups, s, t, c and the only symbol.
+// Bindings of a, b, y, the scratch memory and assertions; then the number of groups, s, t, c and the only
+// symbol.
 TEST(spirv_arguments_lie_in_words) {
     struct tile_kernel *k = parse(arguments);
     struct text code = {0}, read = {0};
@@ -112,7 +113,7 @@ TEST(spirv_arguments_lie_in_words) {
     tile_free(k);
 }
 
-// Devices count the bindings of a module: also those of buffers that no statement touches are there.
+// Devices count the bindings of a module, so buffers that no statement accesses have bindings too.
 TEST(spirv_has_all_bindings) {
     struct tile_kernel *k = parse(
         "kernel idle(a: f32[n], b: f32[n]) -> (y: f32[n], z: f32[n]) {\n  map i in n { y[i] = 1.0 }\n}\n");
@@ -129,7 +130,7 @@ TEST(spirv_has_all_bindings) {
     tile_free(k);
 }
 
-// The text of a kernel that reaches its arguments by addresses. The caller frees it.
+// Returns the text of a kernel that reaches its arguments by addresses. The caller frees it.
 static char *text_by_address(int bits, int bytes) {
     char source[300];
     struct text code = {0}, read = {0};
@@ -149,7 +150,7 @@ static char *text_by_address(int bits, int bytes) {
     return read.data;
 }
 
-// Whether an op gives numbers of 64 bits somewhere.
+// Returns whether an op has 64-bit results anywhere.
 static bool has_wide(const char *text, const char *op) {
     char line[64];
     const char *type = strstr(text, " = OpTypeInt 64 0\n");
@@ -159,8 +160,8 @@ static bool has_wide(const char *text, const char *op) {
     return type && strstr(text, line);
 }
 
-// No bindings, and loads that say how they are aligned. Bytes are counted by 64 bits, so that elements past
-// 2^32 bytes are reached; elements too where the kernel's indices are wide.
+// There are no bindings, and loads state their alignment. Byte offsets have 64 bits, so that elements beyond
+// 2^32 bytes are reached; indices too, if the kernel's indices are wide.
 TEST(spirv_by_addresses) {
     for (int bits = 32; bits <= 64; bits += 32)
         for (int bytes = 1; bytes <= 8; bytes *= 2) {
@@ -204,7 +205,7 @@ TEST(text_of_what_is_no_spirv) {
     text_free(&out);
 }
 
-// What a unit does not round once goes another way.
+// If a unit does not round an op once, the op is computed in another way.
 TEST(spirv_of_units_that_round_otherwise) {
     static const char divide[] = "kernel over(a: f32[n], b: f32[n]) -> (y: f32[n]) {\n  map i in n { y[i] = "
                                  "fma(a[i], b[i], a[i] / b[i]) }\n}\n";
@@ -224,8 +225,8 @@ TEST(spirv_of_units_that_round_otherwise) {
     }
 }
 
-// Products of 16-bit floats by cooperative matrices, which spirv-val of Debian 12 does not know: only words
-// are looked for.
+// Products of 16-bit floats by cooperative matrices, which spirv-val of Debian 12 does not know: only checks
+// for some texts.
 TEST(spirv_of_products) {
     static const char gemm[] = "kernel product(a: f16[64, 64], b: f16[64, 64]) -> (y: f32[64, 64]) {\n"
                                "  grid g in 1, threads 128 {\n"
@@ -263,8 +264,8 @@ TEST(spirv_of_products) {
     tile_free(k);
 }
 
-// A tile that asks for vectors has them also where a tile of one element a line leads, and where the columns
-// are known at run time alone.
+// A tile that asks for vectors has them even if a tile of one element per row comes first, and if the columns
+// are only known at run time.
 TEST(tiles_have_vectors_behind_one_of_lines) {
     static const char code[] = "kernel shift(a: f32[4 * n]) -> (y: f32[4 * n]) where n >= 1, n <= 256 {\n"
                                "  grid g in 1, threads 128 {\n"
@@ -290,9 +291,9 @@ TEST(tiles_have_vectors_behind_one_of_lines) {
     tile_free(k);
 }
 
-// Without copies that run on, the tiles of the next turn are in registers while the turn computes: one
-// barrier a turn, and none between the product and what it has read before, where there is room for two
-// stages; with room for one, a second one there.
+// Without asynchronous copies, the tiles of the next turn are in registers during a turn. There is one
+// barrier per turn, and none between the product and its reads, if there is memory for two stages; with
+// memory for one stage, there is a second barrier.
 TEST(pipelines_hold_what_comes_next_in_registers) {
     static const char sums[] = "kernel sums(a: f32[n, 32]) -> (y: f32[32]) where n % 32 == 0 {\n"
                                "  grid g in 1, threads 64 {\n"

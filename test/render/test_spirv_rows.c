@@ -1,5 +1,5 @@
-// test_spirv_rows.c - kernels of rows on the target vulkan, bit for bit as the interpreter computes them:
-// every op and conversion, of special numbers too.
+// test_spirv_rows.c - row kernels on the target vulkan have the same bits as in the interpreter: every op and
+// conversion, also for special numbers.
 
 #include "render/trial.h"
 
@@ -13,7 +13,7 @@ enum { ROWS = 64 << 10 };
 
 static zl_kernel current;
 
-// Arguments are outputs, then inputs; of the target, the other way round.
+// Runs a kernel. A trial lists outputs first, then inputs; the target needs inputs first.
 static void run_on_vulkan(char *const *p, int64_t n, int64_t run) {
     int count = zl_kernel_parameters(current), outputs = 0, output = 0, input = 0;
     zl_kernel_buffer buffer[TRIAL_PARAMETERS];
@@ -40,8 +40,9 @@ static bool has_vulkan(void) {
     return k;
 }
 
-// Which of several complex numbers that are none a reduction gives depends on its order. Mesa's lavapipe
-// takes 0 + x for x also where that is -0: formulas that add a constant 0 have zeros of another sign there.
+// Returns whether a result is not fully determined. Which of several complex NaNs a reduction gives depends
+// on its order. Mesa's lavapipe replaces 0 + x by x even if x is -0, so formulas that add a constant 0 have
+// zeros of the other sign.
 static bool is_left_open(const struct tile_kernel *k) {
     bool is_complex = tile_type_is_complex(k->parameter[0].buffer->type);
     return strstr(k->name, "quotient_") ||

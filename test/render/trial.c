@@ -1,4 +1,4 @@
-// trial.c - data for row kernels, and the comparison with the interpreter.
+// trial.c - makes data for row kernels, and compares them with the interpreter.
 
 #include "trial.h"
 
@@ -32,7 +32,8 @@ static double special_real(void) {
         88.7,   -103.9,  11.1,    1e-5,  0.49999997f, INFINITY, -INFINITY, NAN,    20,    -0.999,
     };
     switch (test_between(0, 6)) {
-    case 6: return ldexp(test_uniform(-1, 1), test_between(-160, 160)); // far from the other operands
+    case 6: return ldexp(test_uniform(-1, 1), test_between(-160, 160)); // of another magnitude than the other
+                                                                        // operand
     case 0:
     case 1: return list[test_between(0, (int)COUNT(list) - 1)];
     case 2: return test_uniform(-1000, 1000);
@@ -63,12 +64,12 @@ static double real_of(struct tile_type type, uint64_t bits) {
     return tile_type_is_float(type) ? tile_value_of(type, bits).f : 0;
 }
 
-// Equal bits, or both NaN: its sign and payload are the machine's.
+// Returns whether the bits are equal, or both are NaN, whose sign and payload depend on the machine.
 static bool is_same_real(struct tile_type type, uint64_t a, uint64_t b) {
     return a == b || (isnan(real_of(type, a)) && isnan(real_of(type, b)));
 }
 
-// Next to a NaN part a zero may have taken the NaN's sign.
+// In a complex number, a zero next to a NaN may have the NaN's sign.
 static bool is_same_complex(uint64_t a, uint64_t b) {
     static const struct tile_type f32 = {TILE_FLOAT, 32, 1};
     uint64_t low[] = {a & UINT32_MAX, b & UINT32_MAX}, high[] = {a >> 32, b >> 32};
@@ -147,7 +148,7 @@ static bool is_untouched(const char *data, int64_t from) {
     return true;
 }
 
-// Outputs come first among the arguments.
+// Lists the arguments, outputs first.
 static void arguments(const struct trial *t, char **p) {
     int outputs = 0, inputs = 0;
     for (int i = 0; i < t->kernel->parameters; i++)
@@ -173,7 +174,7 @@ static bool check_apart(struct trial *t, trial_fn *fn, int64_t n) {
     return good;
 }
 
-// The only output in the place of an input of its type; what was there is put back.
+// Checks the kernel with its output in the memory of an input of the same type, which is restored afterwards.
 static bool check_in_place(struct trial *t, trial_fn *fn, int64_t n) {
     int last = t->kernel->parameters - 1;
     bool good = true;
@@ -202,8 +203,7 @@ bool trial_check(struct trial *t, trial_fn *fn, int64_t n, bool in_place) {
     return check_apart(t, fn, n) && (!in_place || !is_map || check_in_place(t, fn, n));
 }
 
-// Each run by itself is what the interpreter makes of its elements; trial_open computed with the first
-// scalars only.
+// Compares each run separately with the interpreter; trial_open computed only with the first numbers.
 bool trial_check_runs(struct trial *t, trial_fn *fn, int64_t n, int64_t run) {
     int last = t->kernel->parameters - 1;
     char *p[TRIAL_PARAMETERS], *one[TRIAL_PARAMETERS];
@@ -225,7 +225,7 @@ bool trial_check_runs(struct trial *t, trial_fn *fn, int64_t n, int64_t run) {
 
 // All kernels by number -------------------------------------------------------------------------------------
 
-// What a number stands for. OPS come first, then casts, then reductions.
+// The kernel that a number stands for. OPS come first, then casts, then reductions.
 struct place {
     int op, dtype, form; // ops; casts: to, from
     enum { OPS, CASTS, REDUCTIONS, NONE } table;

@@ -1,7 +1,7 @@
 // test_after_fork.c - children of fork(): locks that other threads held, evaluations that were pending,
 // devices that were open.
 //
-// A child ends itself with an alarm when it hangs, and says by its exit status what went wrong.
+// An alarm ends a child that hangs; its exit status tells what went wrong.
 
 #include "test.h"
 
@@ -21,7 +21,7 @@
 
 enum { PATIENCE_S = 60 };
 
-// Whether the function returns 0 in a child, in time.
+// Returns whether the function returns 0 in a child, in time.
 static bool in_child(int (*run)(void *data), void *data) {
     pid_t child = fork();
     if (child == 0) {
@@ -37,7 +37,7 @@ static bool in_child(int (*run)(void *data), void *data) {
     return false;
 }
 
-// A new evaluation, with work for several threads.
+// Evaluates something new, with work for several threads.
 static int compute(void *data) {
     (void)data;
     zl_array x = zl_ones(ZL_SHAPE(300, 300), ZL_FLOAT32), sum = zl_sum(zl_add(zl_matmul(x, x), x));
@@ -49,7 +49,7 @@ static int compute(void *data) {
 static struct lock plain;
 static struct {
     struct lock lock;
-    long first, second; // the same while the lock is open
+    long first, second; // equal while the lock is not held
 } pair;
 ZL_AT_LOAD {
     fork_guard(&pair.lock);
@@ -85,7 +85,8 @@ TEST(locks_of_other_threads_after_fork) {
     pthread_join(thread, NULL);
 }
 
-// The lock is taken most of the time, but not all of it: a fork waits for it, however busy the machine is.
+// Holds the lock most of the time, but not always: a fork waits for it, so it must be free at times even on a
+// busy machine.
 static void *change_pair(void *data) {
     (void)data;
     while (!atomic_load(&stops)) {
@@ -120,7 +121,7 @@ TEST(guarded_locks_are_whole_after_fork) {
 
 // Evaluations -----------------------------------------------------------------------------------------------
 
-// Something that takes a worker long enough.
+// Returns an array that takes a worker long to compute.
 static zl_array begin_long(void) {
     zl_array x = zl_multiply(zl_ones(ZL_SHAPE(300, 300), ZL_FLOAT32), zl_scalar(1.0 / 300));
     for (int i = 0; i < 100; i++)
@@ -159,13 +160,13 @@ TEST(pending_evaluations_after_fork) {
         p.reader = zl_retain(zl_add(p.array, zl_scalar(1)));
         zl_retain(p.array);
         CHECK(in_child(read_pending, &p));
-        CHECK(zl_eval(p.reader)); // it goes on here
+        CHECK(zl_eval(p.reader)); // here it is completed
         zl_release(p.array), zl_release(p.reader);
         zl_scope_end(scope);
     }
 }
 
-// Other threads evaluate while this one forks.
+// Evaluates on other threads while this one forks.
 static void *evaluate(void *data) {
     zl_scope scope = zl_scope_begin();
     while (!atomic_load(&stops)) {
@@ -204,7 +205,7 @@ static int use_lost(void *data) {
     if (zl_data(on_device) || zl_error_which() != ZL_ERROR_DEVICE)
         return 2;
     zl_clear_error();
-    zl_array more = zl_add(on_device, on_device); // records the stream of the device
+    zl_array more = zl_add(on_device, on_device); // records the device's stream
     if (zl_eval(more) || zl_error_which() != ZL_ERROR_DEVICE)
         return 3;
     zl_clear_error();

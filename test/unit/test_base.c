@@ -1,5 +1,5 @@
-// test_base.c - src/base: errors, memory, arenas, slabs, maps, text, files, threads, logs. Settings:
-// test_setting.c.
+// test_base.c - src/base: errors, memory, arenas, slabs, maps, text, files, threads, logs. test_setting.c
+// tests settings.
 
 #include "test.h"
 
@@ -45,7 +45,7 @@ TEST(error_keeps_long_messages) {
     CHECK(zl_error()[sizeof message - 1] == '!');
     zl_clear_error();
 
-    memory_fail_at(1); // no memory for all of it: the beginning is kept
+    memory_fail_at(1); // memory for the whole message cannot be allocated: its beginning is kept
     error_set(ZL_ERROR_COMPILE, "%s!", message);
     memory_fail_at(0);
     CHECK_EQ_INT(zl_error_which(), ZL_ERROR_COMPILE);
@@ -58,7 +58,7 @@ static void *fail_in_thread(void *data) {
     char message[1000];
     memset(message, 'x', sizeof message - 1);
     message[sizeof message - 1] = 0;
-    error_set(ZL_ERROR_VALUE, "%s", message); // left behind: freed with the thread
+    error_set(ZL_ERROR_VALUE, "%s", message); // not cleared: freed with the thread
     *(bool *)data = zl_error() != NULL;
     return NULL;
 }
@@ -235,7 +235,7 @@ static void *free_of_others(void *data) {
 TEST(slab_freed_by_other_threads) {
     void *item[HANDED];
     size_t before = slab_live();
-    in_thread(alloc_for_others, item); // the owner is gone when its objects are freed
+    in_thread(alloc_for_others, item); // the thread that allocated the objects has ended when they are freed
     CHECK_EQ_INT(slab_live() - before, HANDED);
     free_of_others(item);
     CHECK_EQ_INT(slab_live(), before);
@@ -263,14 +263,14 @@ TEST(slab_of_ended_thread_is_adopted) {
         free_of_others(item);
         in_thread(alloc_for_others, item);
     }
-    CHECK(memory_allocations() <= 20 + 2); // one farewell a thread, no slabs
+    CHECK(memory_allocations() <= 20 + 2); // one farewell per thread, no slabs
     memory_fail_at(0);
     free_of_others(item);
 }
 
 static void *alloc_without_memory(void *data) {
     (void)data;
-    for (int at = 1; at <= 2; at++) { // a cache, then its farewell
+    for (int at = 1; at <= 2; at++) { // first the cache fails, then its farewell
         memory_fail_at(at);
         void *item = slab_alloc(100);
         if (memory_allocations() >= at)
@@ -328,7 +328,7 @@ TEST(slab_trade_between_threads) {
     static struct market market;
     size_t before = slab_live();
     market.seed = test_random();
-    for (int round = 0; round < 3; round++) { // threads of a later round adopt
+    for (int round = 0; round < 3; round++) { // threads of a later round adopt the slabs of earlier ones
         pthread_t trader[TRADERS];
         for (int i = 0; i < TRADERS; i++)
             REQUIRE(pthread_create(&trader[i], NULL, trade, &market) == 0);
@@ -417,7 +417,7 @@ static int equal_neighbours(uint64_t *hash, int count, int shift) {
     return equal;
 }
 
-// Zeros, and keys that differ in one bit: what a poor mix would let collide.
+// Zeros, and keys that differ in one bit, which collide if bits are mixed badly.
 TEST(hash_tells_keys_apart) {
     static unsigned char key[200];
     static uint64_t hash[200 * 201 * 4 + 201];
@@ -433,7 +433,7 @@ TEST(hash_tells_keys_apart) {
     }
     CHECK_EQ_INT(count, COUNT(hash));
     CHECK_EQ_INT(equal_neighbours(hash, count, 0), 0);
-    CHECK(equal_neighbours(hash, count, 24) < 40); // of 40 bits; some 12 are expected by chance
+    CHECK(equal_neighbours(hash, count, 24) < 40); // of 40 bits; about 12 are expected by chance
     CHECK(hash_bytes("key", 3, 1) != hash_bytes("key", 3, 2));
     CHECK(hash_bytes(NULL, 0, 1) == hash_bytes("", 0, 1));
 }
@@ -488,7 +488,7 @@ TEST(text_characters) {
     CHECK(text_character("\xc3\xa9x") == 2);
     CHECK(text_character("\xe6\x97\xa5") == 3);
     CHECK(text_character("\xf0\x9f\x98\x80!") == 4);
-    CHECK(text_character("\xc3") == 1); // cut: no byte behind the text is read
+    CHECK(text_character("\xc3") == 1); // truncated: no byte after the text is read
     CHECK(text_character("\xf0\x9f\x98") == 1);
     CHECK(text_character("\xa9") == 1);
     CHECK(text_character("") == 1);
@@ -550,7 +550,7 @@ TEST(file_round_trip) {
     CHECK_EQ_INT(bytes, sizeof sent);
     CHECK(!memcmp(got, sent, sizeof sent) && got[bytes] == 0);
     memory_free(got);
-    CHECK_EQ_INT(count_files(test_folder()), 1); // nothing is left beside it
+    CHECK_EQ_INT(count_files(test_folder()), 1); // no other file is left in the folder
 
     REQUIRE(file_write(path, NULL, 0));
     got = file_read(path, &bytes);
@@ -602,11 +602,11 @@ TEST(file_out_of_memory) {
 // Threads --------------------------------------------------------------------------------------------------
 
 struct count_parts {
-    atomic_int *times; // of each part
-    int inner;         // parts of a nested call in each
+    atomic_int *times; // how often each part ran
+    int inner;         // parts of a nested call in each part
     atomic_int inner_done;
-    atomic_int strangers; // nested parts on another thread than the outer one
-    atomic_int outside;   // parts that pool_inside does not know of
+    atomic_int strangers; // nested parts that ran on another thread than the outer part
+    atomic_int outside;   // parts for which pool_inside is false
 };
 
 static _Thread_local int outer_part = -1;
@@ -643,7 +643,7 @@ static int count_wrong(int parts, int inner) {
     return wrong;
 }
 
-// Every test of the pool leaves the number of threads as it was.
+// The number of threads before a test; every test of the pool restores it.
 static int threads_before;
 
 static void with_threads(int count) {
@@ -693,7 +693,7 @@ TEST(pool_serves_many_callers) {
 
 static void sleep_part(void *data, int part) {
     (void)data;
-    usleep(part ? 3000 : 100); // the caller ends first, and sleeps until the worker is done
+    usleep(part ? 3000 : 100); // the caller finishes first, and sleeps until the worker is done
 }
 
 TEST(pool_wakes_its_caller) {
@@ -722,7 +722,7 @@ static void meet(void *data, int part) {
         atomic_fetch_add(&meeting->late, 1);
 }
 
-// All parts meet only if each has a thread of its own: those that the caller wakes have to wake the others.
+// All parts meet only if each has its own thread: threads that the caller wakes have to wake the others.
 TEST(pool_wakes_all_that_are_useful) {
     with_threads(GUESTS);
     struct meeting meeting = {0};
@@ -730,7 +730,7 @@ TEST(pool_wakes_all_that_are_useful) {
         atomic_store(&meeting.arrived, 0);
         pool_run(GUESTS, meet, &meeting);
         if (i % 10 == 0)
-            usleep(1000); // parked again
+            usleep(1000); // until they are parked again
     }
     CHECK_EQ_INT(atomic_load(&meeting.late), 0);
     threads_as_before();
@@ -741,7 +741,7 @@ static void fail_part(void *data, int part) {
     if (part >= 2)
         error_set(ZL_ERROR_DEVICE, "part %d failed", part);
     if (part == 0)
-        usleep(2000); // the caller is busy: workers meet the errors
+        usleep(2000); // the caller is busy, so that workers get the errors
 }
 
 TEST(pool_hands_errors_to_the_caller) {
@@ -822,7 +822,7 @@ static int farewell_order[4], farewell_count;
 
 static void note_farewell(void *data) {
     farewell_order[farewell_count++ % 4] = *(int *)data;
-    if (*(int *)data == 2) { // one more, asked for by a farewell
+    if (*(int *)data == 2) { // a farewell that adds another one
         static int last = 9;
         base_thread_at_exit(note_farewell, &last);
     }
@@ -851,12 +851,12 @@ static void exit_with(void *data) {
     _exit(*(int *)data);
 }
 
-// In a process of its own: what drivers do at the end of one that used them is not ours, least of all in the
-// child of a fork.
+// Runs in a process of its own: what drivers do at the exit of a process that used them is not tested here,
+// least of all in a child of fork().
 TEST(thread_at_exit_runs_for_the_main_thread) {
     enum {
         CANNOT_START = 126
-    }; // or 127, a shell says: this is the program of another architecture, in an emulator
+    }; // or 127, from a shell: the program is for another architecture, and runs in an emulator
     if (getenv("ZL_TEST_EXIT")) {
         static int code = 42;
         base_thread_at_exit(exit_with, &code);

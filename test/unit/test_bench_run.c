@@ -1,4 +1,4 @@
-// test_bench_run.c - zellige_bench.h: runs and histories as files have them, and files that are none.
+// test_bench_run.c - zellige_bench.h: reading runs and histories from files, and rejecting other files.
 
 #include "test.h"
 
@@ -57,7 +57,7 @@ TEST(bench_runs_are_read) {
     CHECK(!zl_run_row_find(run, "gemm/f99", &row) && !zl_run_row_at(run, 2, &row) &&
           !zl_run_row_at(run, -1, &row));
     zl_run_close(run);
-    run = zl_run_open(test_folder()); // the folder means its metrics.json
+    run = zl_run_open(test_folder()); // for a folder its metrics.json is read
     CHECK_EQ_INT(zl_run_rows(run), 2);
     zl_run_close(run);
 }
@@ -70,7 +70,7 @@ TEST(bench_files_that_are_no_runs) {
     CHECK_ERROR(ZL_ERROR_IO, zl_run_open(write_file("b.json", "{\"rows\": [{\"median_s\": fast}]}")));
     CHECK_HAS(test_last_error(), "no number at byte");
     CHECK_ERROR(ZL_ERROR_IO, zl_history_open(write_file("c.json", "")));
-    for (size_t end = 1; end + 2 < sizeof run_text; end += 7) { // cut short anywhere
+    for (size_t end = 1; end + 2 < sizeof run_text; end += 7) { // truncated anywhere
         char cut[sizeof run_text] = "";
         memcpy(cut, run_text, end);
         CHECK_ERROR(ZL_ERROR_IO, zl_run_open(write_file("cut.json", cut)));

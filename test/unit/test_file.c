@@ -1,5 +1,5 @@
-// test_file.c - src/base/file.c: how files are replaced. Modes, owners, symbolic links, and what is no
-// regular file.
+// test_file.c - src/base/file.c: replacing files, their modes, owners, symbolic links, and places that are
+// not regular files.
 
 #include "test.h"
 
@@ -14,7 +14,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-// Paths in the test's folder; as many as one test uses at once are kept.
+// Returns a path in the test's folder. Uses eight buffers in turn, as many as one test needs at the same
+// time.
 static const char *path_to(const char *name) {
     static char path[8][1024];
     static int turn;
@@ -34,7 +35,7 @@ static unsigned mode_of(const char *path) {
     return lstat(path, &now) == 0 ? now.st_mode & 07777 : 0;
 }
 
-// All entries of the test's folder but . and ..
+// Returns the number of entries of the test's folder, except . and ..
 static int count_entries(void) {
     int count = -2;
     DIR *dir = opendir(test_folder());
@@ -135,7 +136,7 @@ TEST(file_write_replaces_regular_files_only) {
         CHECK_HAS(test_last_error(), others[i].what);
         CHECK_HAS(test_last_error(), path_to(others[i].name));
     }
-    // A device of our own: were it not refused, a run as root would replace the machine's.
+    // A device file made for the test: if it were not refused, a run as root would replace the machine's own.
     if (mknod(path_to("null"), S_IFCHR | 0666, makedev(1, 3)) == 0) {
         CHECK_ERROR(ZL_ERROR_IO, file_write(path_to("null"), "x", 1));
         CHECK_HAS(test_last_error(), "a device");
@@ -156,7 +157,7 @@ TEST(file_write_takes_long_names) {
     CHECK_EQ_INT(count_entries(), 1);
 }
 
-// A map of what was there before stays as it is.
+// A mapping of the old contents does not change.
 TEST(file_write_leaves_maps_alone) {
     size_t bytes;
     REQUIRE(file_write(path_to("a"), "old", 3) && symlink("a", path_to("link")) == 0);

@@ -1,4 +1,4 @@
-// test_fuse.c - groups, their rows and recipes, found for a device that is only a list of limits.
+// test_fuse.c - groups, their rows and recipes, found for a device that is only a set of limits.
 
 #include "fuse/fuse.h"
 #include "test.h"
@@ -26,8 +26,8 @@ static const struct fuse_limits
     lines = {.calls = CALLS, .operands = 2, .reductions = 2, .line_least = 4, .line_most = 64},
     pairs = {.calls = CALLS, .operands = INPUTS, .fits = fits_two_outputs};
 
-// The group that begins with the first of so many results, of which the last is needed, as are those of the
-// bits.
+// Finds the group that begins with the first of `count` results. The last result is needed, and those whose
+// bits are set in `needed`.
 static bool find(struct found *f, const struct fuse_limits *limits, int count, const zl_array *result,
                  unsigned needed) {
     uint8_t is_needed[CALLS] = {0};
@@ -100,8 +100,8 @@ TEST(fuse_ends_before_other_shapes_and_reductions) {
     CHECK_EQ_INT(f.g.end, 1);
 }
 
-// Elements, reductions of leading axes and what follows on columns; not elements that read columns. Views of
-// other arrays may be between.
+// Elementwise calls, reductions of leading axes, and calls on columns that use them; not elementwise calls
+// that read columns. Views of other arrays may come between.
 TEST(fuse_finds_columns) {
     static const struct fuse_limits columns = {.calls = CALLS,
                                                .operands = INPUTS,
@@ -156,7 +156,7 @@ TEST(fuse_writes_recipes_of_lines) {
     CHECK_EQ_INT(f.g.line, 8);
     struct fuse_writer w = {.g = &f.g, .end = f.g.end, .operands = 2, .r = &f.r, .input = input_of};
     REQUIRE(fuse_write(&w));
-    CHECK_EQ_INT(f.r.rows, 4); // the view is none
+    CHECK_EQ_INT(f.r.rows, 4); // the view is not a row
     CHECK_EQ_INT(f.r.inputs, 1);
     CHECK_EQ_INT(f.r.outputs, 1);
     CHECK_EQ_INT(f.r.row[0].arg[0], FUSE_INPUT);
@@ -185,7 +185,7 @@ TEST(fuse_builds_maps) {
     tile_free(kernel);
 }
 
-// Two elements a turn, of complex numbers and of floats: y0 = x0 * v1, y1 = y0 * y0.
+// Two elements per turn, of complex numbers and of floats: y0 = x0 * v1, y1 = y0 * y0.
 static struct tile_kernel *build_pieces(void) {
     const struct fuse_recipe r = {
         .rows = 2,
@@ -233,8 +233,8 @@ TEST(fuse_builds_pieces_of_kernels) {
     tile_free(kernel);
 }
 
-// What kernels of elements have to give however they are cut: y0 = x0 / 3, y1 = y0 * x1, where x1 is a row,
-// or one element a row.
+// The results that kernels of elements must give however they are divided: y0 = x0 / 3, y1 = y0 * x1, where
+// x1 is a row, or has one element per row.
 static const struct fuse_recipe cut = {
     .rows = 2,
     .inputs = 4,

@@ -1,5 +1,5 @@
-// test_gguf.c - quantised tensors of gguf: random blocks against the numbers that the format defines, bit by
-// bit, and what is wrong with them.
+// test_gguf.c - quantised tensors of GGUF: random blocks compared bit by bit with the numbers that the format
+// defines, and invalid ones.
 
 #include <string.h>
 
@@ -39,7 +39,7 @@ static double q8_0(const unsigned char *b, int i) {
     return half(b) * (b[2 + i] < 128 ? b[2 + i] : b[2 + i] - 256);
 }
 
-// Six bits for scale and minimum of a group of Q4_K: the eight scales and minima of the groups are 6-bit
+// Returns the scale or the minimum of a group of Q4_K: the scales and minima of the eight groups are 6-bit
 // fields in 12 bytes.
 static int field(const unsigned char *p, int group, bool minimum) {
     if (group < 4)
@@ -73,7 +73,7 @@ static const struct kind kinds[] = {
 
 // Files -----------------------------------------------------------------------------------------------------
 
-// A file with one tensor "t.weight" of (ROWS, last), without its elements.
+// Writes the header of a file with one tensor "t.weight" of (ROWS, last), without its elements.
 static void put_head(unsigned char *file, int type, int last) {
     unsigned char *at = file + 24;
     memset(file, 0, START);
@@ -84,7 +84,7 @@ static void put_head(unsigned char *file, int type, int last) {
     at[36] = (unsigned char)type;
 }
 
-// Random bits; scales of float16 that are finite and not small.
+// Fills a file with random bits; the scales are finite float16 numbers that are not small.
 static size_t fill(const struct kind *k, unsigned char *file) {
     size_t blocks = (size_t)(ROWS * NUMBERS / k->block), bytes = blocks * (size_t)k->bytes;
     put_head(file, k->type, NUMBERS);
@@ -103,7 +103,7 @@ static unsigned char *room(void) {
     return file;
 }
 
-// Scales that are bytes are those of mode gguf_k.
+// Returns whether the mode is gguf_k, whose scales are bytes.
 static bool is_k(zl_file *f) {
     return zl_dtype_of(zl_file_find(f, "t.scales")) == ZL_UINT8;
 }
@@ -113,7 +113,7 @@ static zl_array part_of(zl_file *f, const char *name) {
     return is_k(f) ? part : zl_astype(part, ZL_FLOAT64);
 }
 
-// NULL: the scales say all.
+// Returns the biases; NULL in mode gguf_k, whose scales include them.
 static zl_array biases_of(zl_file *f) {
     return is_k(f) ? NULL : zl_file_find(f, "t.biases");
 }

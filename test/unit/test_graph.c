@@ -53,7 +53,7 @@ TEST(million_calls_are_released_without_recursion) {
     }
 }
 
-// MLX's table, as its CPU build prints it; the order is that of zl_dtype.
+// MLX's promotion table, as its CPU build prints it, in the order of zl_dtype.
 TEST(promotion_is_that_of_mlx) {
     static const char *const rows[ZL_DTYPE_COUNT] = {
         "bool    u8    u16   u32   u64   i8    i16   i32   i64   f16   bf16  f32   f64   c64",
@@ -93,7 +93,7 @@ TEST(numbers_are_weak) {
     CHECK_EQ_INT(zl_dtype_of(zl_add(truth, zl_scalar_int(3))), ZL_INT32);
     CHECK_EQ_INT(zl_dtype_of(zl_add(half, zl_scalar_complex(0, 1))), ZL_COMPLEX64);
     CHECK_EQ_INT(zl_dtype_of(zl_add(zl_scalar_int(1), zl_scalar_int(1))), ZL_INT32);
-    CHECK_EQ_F64(zl_item(zl_sum(zl_add(wide, zl_scalar(0.1)))), 0.2); // the number was never a float32
+    CHECK_EQ_F64(zl_item(zl_sum(zl_add(wide, zl_scalar(0.1)))), 0.2); // the number is not rounded to float32
 }
 
 TEST(half_conversions_round_to_even) {
@@ -227,5 +227,5 @@ TEST(threads_end_their_scopes) {
         zl_release(result);
     }
     zl_release(x);
-    CHECK_EQ_INT(slab_live(), before + 2); // x and its data are still lent here
+    CHECK_EQ_INT(slab_live(), before + 2); // x and its data are still lent to this scope
 }

@@ -1,4 +1,4 @@
-// test_group.c - groups of processes: one alone, refusals, and rings whose ranks are children of the test.
+// test_group.c - groups of processes: a group of one, errors, and rings whose ranks are children of the test.
 
 #include <string.h>
 
@@ -51,14 +51,14 @@ TEST(addresses_are_read_or_refused) {
     memory_free(h.address);
 }
 
-// What a rank finds wrong; 0: nothing.
+// Returns the number of wrong results on a rank.
 static int sum_and_gather(zl_group g) {
     int rank = zl_group_rank(g), wrong = zl_group_size(g) != RANKS;
     ZL_SCOPE {
         zl_array x = zl_full(ZL_SHAPE(5000), zl_scalar(rank + 1), ZL_FLOAT32);
         zl_array sum = zl_all_sum(x, g), all = zl_all_gather(zl_scalar(rank), g),
                  most = zl_all_max(zl_multiply(x, x), g);
-        // not in the order in which they were recorded
+        // in another order than they were recorded
         zl_array in[] = {most, zl_add(sum, zl_scalar(0)), all, sum};
         wrong += !zl_eval_all(4, in);
         for (int i = 0; !wrong && i < 5000; i += 499)

@@ -1,5 +1,4 @@
-// test_io.c - src/io: arrays to files and back, in every format, dtype and layout; files that are not what
-// they should be.
+// test_io.c - src/io: saving and loading arrays, in every format, dtype and layout; invalid files.
 
 #include <stdio.h>
 #include <string.h>
@@ -54,7 +53,7 @@ static zl_file *through_memory(const char *format, const zl_file *file) {
 static void check_round(const char *format, zl_file *file) {
     zl_file *back = through_memory(format, file);
     if (!back && zl_error_which() == ZL_ERROR_LIBRARY) {
-        zl_clear_error(); // no zlib here
+        zl_clear_error(); // zlib is not installed
     } else if (CHECK(back) && CHECK_EQ_INT(zl_file_count(back), zl_file_count(file))) {
         for (int i = 0; i < zl_file_count(file); i++) {
             CHECK_STR(zl_file_name(back, i), zl_file_name(file, i));
@@ -256,7 +255,7 @@ TEST(io_safetensors_of_others) {
                          "\"shape\":[2],\"data_offsets\":[1,5]} }",
                          "\7\1\0\2\0", 5);
     CHECK_ARRAY(zl_file_find(f, "\xc3\xa9\xf0\x9f\x8c\x8d"), ZL_INT16, ZL_SHAPE(2), 1,
-                2); // it lies at an odd address
+                2); // at an unaligned address
     zl_file_free(f);
 }
 
@@ -284,7 +283,7 @@ TEST(io_safetensors_that_are_wrong) {
     CHECK_ERROR(ZL_ERROR_VALUE, zl_load_memory("safetensors", file, 8 + strlen(twice) + 1));
 }
 
-// One block of 32 numbers: a scale of 0.5 and codes 0 to 15, twice.
+// One block of 32 numbers: a scale of 0.5, and the codes 0 to 15 twice.
 TEST(io_gguf_of_blocks) {
     unsigned char file[256] = "GGUF\3\0\0\0\1", *at = file + 24, *start = file + 64;
     memcpy(at, "\10\0\0\0\0\0\0\0t.weight\1\0\0\0\40\0\0\0\0\0\0\0\2", 8 + 8 + 4 + 8 + 1);
@@ -301,7 +300,7 @@ TEST(io_gguf_of_blocks) {
             CHECK_EQ_F64(zl_data_f32(x)[i], 0.5 * (i % 16 - 8));
     zl_file_free(f);
     CHECK_ERROR(ZL_ERROR_IO, zl_load_memory("gguf", file, 64 + 17));
-    file[24 + 28] = 7; // elements of a kind that is not known
+    file[24 + 28] = 7; // an unknown type of elements
     CHECK_ERROR(ZL_ERROR_IO, zl_load_memory("gguf", file, 64 + 18));
 }
 

@@ -1,5 +1,5 @@
-// test_io_hostile.c - src/io: files that were made to cost time or memory, or to say two things at once, and
-// files that others change while they are in use.
+// test_io_hostile.c - src/io: files made to cost time or memory, or to contradict themselves, and files that
+// others change while they are in use.
 
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "io/io.h"
 #include "op/op_test.h"
 
-// Paths in the test's folder; as many as one test uses at once are kept.
+// Returns a path in the test's folder. Uses four buffers in turn, as many as one test needs at the same time.
 static const char *path_to(const char *name) {
     static char path[4][4096];
     static int turn;
@@ -18,7 +18,7 @@ static const char *path_to(const char *name) {
     return path[turn];
 }
 
-// Checks that the last error begins with a function's name, and has some words.
+// Checks that the last error begins with a function's name and contains some words.
 static void check_words(const char *function, const char *words) {
     char start[64];
     snprintf(start, sizeof start, "%s: ", function);
@@ -44,7 +44,7 @@ static unsigned char *save_one(const char *format, const char *name, zl_array a,
 
 enum { KEYS = 80000 };
 static const int64_t long_time =
-    10000000000; // ns: what compares each key with all others takes several times that
+    10000000000; // ns: comparing each key with all others takes several times as long
 
 static void add_note(zl_file *file, const char *name) {
     zl_text text = {"v", 1};
@@ -95,7 +95,7 @@ TEST(io_many_arrays_take_linear_time) {
     }
 }
 
-// Names that are one and the same to a hash without a seed: their first and third words make a factor 0.
+// Names with equal values of a hash without a seed: their first and third words make one of its factors 0.
 TEST(io_colliding_keys_take_linear_time) {
     unsigned char key[17] = "\x85\xae\x67\xbb____\x3b\xa7\xca\x84____", other[17];
     memcpy(other, key, sizeof key);
@@ -152,7 +152,7 @@ static uint32_t directory_of(const unsigned char *data, size_t bytes) {
     return u32_at(data + bytes - END_BYTES + 16);
 }
 
-// An archive whose member b lies inside the data of its member a.
+// Makes an archive whose member b is inside the data of its member a.
 static unsigned char *make_overlap(size_t *bytes) {
     size_t in, out;
     unsigned char *inner = save_one("npz", "b", op_test_range(ZL_SHAPE(9), ZL_FLOAT32), &in);
@@ -182,8 +182,8 @@ TEST(io_npz_members_do_not_overlap) {
     memory_free(data);
 }
 
-// What the local header says is what the directory says: each byte of a name, size, method and checksum
-// counts.
+// The local header and the directory have to agree: each byte of the name, sizes, method and checksum is
+// compared.
 TEST(io_npz_headers_agree) {
     static const int places[] = {8,  14, 18,
                                  22, 26, 30}; // method, checksum, sizes, length of the name, the name
@@ -195,7 +195,7 @@ TEST(io_npz_headers_agree) {
         data[places[i]] ^= 1;
     }
     unsigned char *entry = data + directory_of(data, bytes);
-    put_u32(data + 22, u32_at(data + 22) + 1); // a stored member of two sizes, in both
+    put_u32(data + 22, u32_at(data + 22) + 1); // a stored member with two different sizes, in both places
     put_u32(entry + 24, u32_at(entry + 24) + 1);
     CHECK_ERROR(ZL_ERROR_IO, zl_load_memory("npz", data, bytes));
     check_words("zl_load_memory", "is stored");
@@ -204,7 +204,7 @@ TEST(io_npz_headers_agree) {
 
 // Deflated members ------------------------------------------------------------------------------------------
 
-// A file of deflated members a, which the test damages, and b. NULL where there is no zlib.
+// Makes a file of deflated members a, which the test damages, and b. NULL without zlib.
 static unsigned char *save_deflated(zl_array a, size_t *bytes) {
     zl_file *file = file_of("a", a);
     CHECK(zl_file_add(file, "b", op_test_range(ZL_SHAPE(1000), ZL_FLOAT32)));
@@ -227,7 +227,7 @@ static void check_damaged(const unsigned char *data, size_t bytes, const char *w
     zl_file *file = zl_load_memory("npz", data, bytes);
     if (CHECK(file)) {
         CHECK_EQ_F64(zl_item(zl_sum(zl_file_find(file, "b"))), 499500);
-        for (int i = 0; i < 2; i++) { // it stays so
+        for (int i = 0; i < 2; i++) { // the error stays
             CHECK_ERROR(ZL_ERROR_IO, zl_eval(zl_file_find(file, "a")));
             check_words("zl_load_memory", "memory: 'a': ");
             CHECK_HAS(test_last_error(), words);
@@ -262,7 +262,7 @@ TEST(io_damage_of_deflated_members_shows_when_they_are_used) {
     data[DATA + u32_at(data + PACKED) - 40] ^= 0xff;
     check_damaged(data, bytes, "damaged");
     data[DATA + u32_at(data + PACKED) - 40] ^= 0xff;
-    // What the sizes and the header say without the data shows at once.
+    // Errors in the sizes and in the header are found at once, without inflating the data.
     change_field(data, bytes, SIZE, CENTRAL_SIZE, -1);
     CHECK_ERROR(ZL_ERROR_IO, zl_load_memory("npz", data, bytes));
     check_words("zl_load_memory", "'a': it ends too early: 4000 bytes of data are needed, 3999 are there");
@@ -284,7 +284,8 @@ TEST(io_deflated_members_without_elements_are_checked_at_once) {
     zl_free(data);
 }
 
-// A compiled function keeps what it captures: a member is not inflated at every call, nor needed once it was.
+// A compiled function keeps what it captures: a member is not inflated in every call, and not needed after
+// the first.
 static zl_array deflated;
 static bool add_deflated(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)data, (void)count;
@@ -320,7 +321,7 @@ TEST(io_deflated_members_are_inflated_once) {
 
 // Memory ----------------------------------------------------------------------------------------------------
 
-// Together far over the limit, each of them far below.
+// Members that are far above the limit together, and far below it each.
 TEST(io_deflated_members_that_are_not_used_take_no_memory) {
     enum { MEMBERS = 16, BYTES = 4 << 20 };
     size_t bytes = 0;
@@ -361,7 +362,7 @@ TEST(io_memory_is_held_to_the_limit) {
     void *plain = zl_save_memory("npz", file, &plain_bytes);
     CHECK(zl_savez(path_to("plain.npz"), file));
     zl_file_free(file);
-    zl_clear_error(); // where there is no zlib
+    zl_clear_error(); // zlib may not be installed
     size_t before = zl_set_memory_limit(zl_get_active_memory() + (MEGABYTES << 19));
     if (packed) {
         CHECK(bytes < 1 << 20);
@@ -372,7 +373,7 @@ TEST(io_memory_is_held_to_the_limit) {
     check_words("zl_load_memory", "memory limit");
     CHECK_ERROR(ZL_ERROR_MEMORY, zl_load_file(path_to("plain.npz"), &(zl_load_options){.no_mmap = true}));
     check_words("zl_load_file", "plain.npz");
-    zl_file *mapped = zl_load_npz(path_to("plain.npz")); // takes no memory
+    zl_file *mapped = zl_load_npz(path_to("plain.npz")); // mapping takes no memory
     CHECK(zl_file_count(mapped) == 1);
     zl_file_free(mapped);
     zl_set_memory_limit(before);
@@ -407,7 +408,7 @@ TEST(io_parts_do_not_overlap) {
     size_t bytes = 0;
     unsigned char *gguf = zl_save_memory("gguf", two, &bytes);
     zl_file_free(two);
-    size_t second = 24 + (8 + 1 + 4 + 8 + 4 + 8) + (8 + 1 + 4 + 8 + 4); // the offset of b, behind two entries
+    size_t second = 24 + (8 + 1 + 4 + 8 + 4 + 8) + (8 + 1 + 4 + 8 + 4); // the offset of b, after two entries
     REQUIRE(gguf && u32_at(gguf + second) == 32);
     gguf[second] = 0;
     CHECK_ERROR(ZL_ERROR_IO, zl_load_memory("gguf", gguf, bytes));
@@ -417,10 +418,11 @@ TEST(io_parts_do_not_overlap) {
 
 // Files that others change ----------------------------------------------------------------------------------
 
-// A program that reads what is gone would be ended by a signal here.
+// A program that reads memory of a truncated mapping would be ended by a signal.
 TEST(io_files_that_are_cut_short_while_in_use) {
     static const int64_t sizes[] = {1000,
-                                    600000}; // elements: one is read by itself, one where that is asked for
+                                    600000}; // elements: the smaller file is read at once, the larger one
+                                             // when its data are needed
     for (size_t i = 0; i < COUNT(sizes); i++) {
         zl_array a = zl_arange(0, (double)sizes[i], 1, ZL_FLOAT32);
         REQUIRE(zl_save(path_to("a.npy"), a));
@@ -436,7 +438,7 @@ TEST(io_saving_over_what_is_mapped) {
     REQUIRE(zl_save(path_to("a.npy"), a) && symlink("a.npy", path_to("link.npy")) == 0);
     REQUIRE(chmod(path_to("a.npy"), 0604) == 0);
     zl_array mapped = zl_load(path_to("link.npy"));
-    zl_array lazy = zl_add(mapped, zl_scalar(1)); // what is saved reads what is replaced
+    zl_array lazy = zl_add(mapped, zl_scalar(1)); // the array that is saved reads the file that is replaced
     REQUIRE(zl_save(path_to("link.npy"), lazy) && zl_save(path_to("link.npy"), lazy));
     CHECK(zl_item(zl_array_equal(mapped, a, false)) == 1);
     CHECK(zl_item(zl_array_equal(zl_load(path_to("a.npy")), b, false)) == 1);

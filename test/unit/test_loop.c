@@ -1,4 +1,4 @@
-// test_loop.c - loops: turns give what calling the function again and again gives, in the same memory, and
+// test_loop.c - loops: turns have the results of calling the function repeatedly, use the same memory, and
 // record nothing.
 
 #include "test.h"
@@ -12,10 +12,10 @@
 
 enum { SIZE = 300, TURNS = 9, WARM = 12 };
 
-// Next: x / 2 + sin(table) * n, n + 1, and row n of a page; results: the largest of x, n + 1 again, and the
-// page's row n.
+// The next state is x / 2 + sin(table) * n, n + 1, and row n of a page; the results are the largest of x, n +
+// 1 again, and the page's row n.
 struct work {
-    zl_array table; // of which the sine does not follow from the state
+    zl_array table; // whose sine does not depend on the state
     int calls;
 };
 
@@ -50,7 +50,7 @@ static zl_array make_table(void) {
     return table;
 }
 
-// What the loop is to give: *most of each turn, and the state after all.
+// Computes the expected results: *most of each turn, and the final state.
 static void call_again_and_again(struct work *w, zl_array *state, float *most) {
     for (int t = 0; t < TURNS; t++)
         ZL_SCOPE {
@@ -87,7 +87,7 @@ TEST(loops_give_what_calls_give) {
     REQUIRE(l);
     for (int t = 0; t < TURNS; t++) {
         CHECK(zl_loop_start(l));
-        if (t) // one late, while the next turn runs
+        if (t) // one turn late, while the next one runs
             CHECK_EQ_INT(zl_item_int(zl_loop_result(l, 1, 1)), t),
                 CHECK_NEAR(zl_item(zl_loop_result(l, 0, 1)), most[t - 1], 0);
         if (t % 3 == 0)
@@ -110,10 +110,10 @@ TEST(turns_of_a_loop_plan_and_allocate_nothing) {
     make_state(state);
     zl_loop l = zl_loop_new((zl_fn){.call = work, .data = &w}, 3, state);
     REQUIRE(l);
-    for (int t = 0; t < WARM; t++) // a GPU has made its graphs then
+    for (int t = 0; t < WARM; t++) // until a GPU has made its graphs
         CHECK(zl_loop_start(l) && zl_loop_result(l, 0, 0));
     int64_t plans = zl_counter("plans"), kernels = zl_counter("kernels");
-    memory_fail_at(LONG_MAX); // counts from here
+    memory_fail_at(LONG_MAX); // counts allocations from here on
     zl_reset_peak_memory();
     size_t used = zl_get_active_memory();
     for (int t = 0; t < TURNS; t++) {
@@ -160,7 +160,7 @@ static bool give_state(void *data, int count, const zl_array *in, zl_outputs *ou
     return zl_give(out, in[0]) && zl_give(out, zl_reshape(in[0], ZL_SHAPE(2, 1)));
 }
 
-// Views, arrays that are given twice, and states that change places.
+// Views, arrays that are given twice, and states that exchange places.
 TEST(loops_copy_what_has_no_memory_of_its_own) {
     zl_array state[2];
     ZL_SCOPE {
@@ -187,7 +187,7 @@ static bool add_table(void *data, int count, const zl_array *in, zl_outputs *out
     return zl_give(out, zl_add(in[0], zl_scalar(1))) && zl_give(out, zl_multiply(w->table, zl_scalar(2)));
 }
 
-// Such a result cannot be written again by each turn: the function is called by each.
+// Such a result cannot be overwritten in each turn: every turn calls the function.
 TEST(loops_whose_results_do_not_follow_from_the_state) {
     struct work w = {make_table(), 0};
     zl_array state[1];

@@ -1,5 +1,4 @@
-// test_pass.c - passes one by one: what they rewrite, and that no pass changes a bit of what a kernel
-// computes.
+// test_pass.c - each pass: what it rewrites, and that it changes no bit of a kernel's results.
 
 #include "test.h"
 
@@ -11,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-// The kernel's text after the passes up to `last`, for a dialect; free with memory_free.
+// Returns the kernel's text after the passes up to `last`, for a dialect; freed with memory_free.
 static char *text_after(const char *source, const char *dialect, const char *last) {
     struct tile_kernel *kernel = tile_parse(source, "test");
     char *text = kernel && pass_run(kernel, render_target(dialect), last) ? tile_print(kernel) : NULL;
@@ -19,7 +18,7 @@ static char *text_after(const char *source, const char *dialect, const char *las
     return text;
 }
 
-// map i in n { y[i] = <value> } after all passes up to last: just the value.
+// Checks the value of map i in n { y[i] = <value> } after all passes up to `last`.
 static void check_value(const char *types, const char *value, const char *last, const char *want) {
     struct text source = {0};
     text_add(&source, "kernel k(%s) {\n  map i in n {\n    y[i] = %s\n  }\n}\n", types, value);
@@ -61,7 +60,7 @@ TEST(pass_simplify_folds) {
     check_value(I32, "where(a[i] < 2, b[i], b[i])", "simplify", "b[i]");
     check_value(I32, "where(!(a[i] < 2), a[i], b[i])", "simplify", "where(a[i] < 2, b[i], a[i])");
     check_value(I32, "i32(i64(a[i]))", "simplify", "a[i]");
-    check_value(I32, "i32(i16(a[i]))", "simplify", "i32(i16(a[i]))"); // i16 does not hold an i32
+    check_value(I32, "i32(i16(a[i]))", "simplify", "i32(i16(a[i]))"); // an i32 does not fit into i16
     check_value(I32, "i32(f64(a[i]))", "simplify", "a[i]");
 }
 
@@ -83,12 +82,12 @@ TEST(pass_divide_by_powers_and_of_positive_numbers) {
     check_value(I64, "(i - 1) // 3", "divide", "(i - 1) // 3");
     check_value(I64, "i * 6364136223846793005 // 3", "divide",
                 "i * 6364136223846793005 // 3");                                // wraps around
-    check_value(I64, "i64(i32(i) * 5 // 3)", "divide", "i64(i32(i) * 5 // 3)"); // so does this
+    check_value(I64, "i64(i32(i) * 5 // 3)", "divide", "i64(i32(i) * 5 // 3)"); // this wraps around too
     check_value(I64, "i % 7 // 9", "divide", "0");
     check_value(I64, "i % 7 % 9", "divide", "i64(u64(i) % u64(7i64))");
 }
 
-// Divisors that may be 0, numbers of either sign and products that wrap around give the same bits after the
+// Divisors that may be 0, numbers of either sign, and products that wrap around have the same bits after the
 // pass.
 TEST(pass_divide_keeps_every_bit) {
     static const char text[] =
@@ -137,7 +136,7 @@ TEST(pass_divide_keeps_every_bit) {
 
 TEST(pass_widen_rounds_once) {
     check_value("a: bf16[n]) -> (y: bf16[n]", "a[i] + a[i]", "widen", "bf16(f32(a[i]) + f32(a[i]))");
-    check_value("a: f16[n]) -> (y: f16[n]", "a[i] + a[i]", "widen", "a[i] + a[i]"); // the target has it
+    check_value("a: f16[n]) -> (y: f16[n]", "a[i] + a[i]", "widen", "a[i] + a[i]"); // the target has this op
     check_value("a: f16[n]) -> (y: f16[n]", "square(a[i])", "widen", "a[i] * a[i]");
     check_value("a: bf16[n]) -> (y: bf16[n]", "-a[i]", "widen", "-a[i]");
 }
@@ -178,7 +177,7 @@ TEST(pass_vectorise_marks_rows) {
     tile_free(kernel);
 }
 
-// A target that spells nothing says what is missing.
+// For a target without any op, the error names the missing one.
 TEST(pass_names_what_is_missing) {
     static const struct spelling nothing[TILE_OP_COUNT] = {{0}};
     static const struct target poor = {.name = "poor", .op = nothing};
@@ -202,7 +201,7 @@ TEST(pass_names) {
 
 enum { ELEMENTS = 24, ITEM = 8 };
 
-// The kernel's output on the given inputs.
+// Computes the kernel's output for the given inputs.
 static bool compute(const struct tile_kernel *kernel, char (*in)[ELEMENTS * ITEM], char *out) {
     void *buffers[4] = {in[0], in[1], in[2], in[3]};
     int64_t n = ELEMENTS;
@@ -223,7 +222,7 @@ static void fill(char *data, struct tile_type type) {
     }
 }
 
-// After each pass the kernel computes the same.
+// Checks that the kernel computes the same after each pass.
 static void check_bits(struct tile_kernel *kernel, const struct target *target) {
     static char in[4][ELEMENTS * ITEM], want[ELEMENTS * ITEM], got[ELEMENTS * ITEM];
     for (int i = 0; i < kernel->parameters - 1; i++)
@@ -258,7 +257,7 @@ TEST(passes_keep_every_bit) {
         }
 }
 
-// Whether a target has to have doubles is asked of the kernel; its text says the same.
+// A kernel reports whether it needs doubles, in agreement with its text.
 TEST(kernels_tell_the_dtypes_they_need) {
     static const char *const forms[] = {"", "v", "vv", "vvv"};
     int with = 0, without = 0;

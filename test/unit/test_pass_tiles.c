@@ -1,5 +1,5 @@
-// test_pass_tiles.c - passes over tile statements: which products read parameters where they lie, which loops
-// become one.
+// test_pass_tiles.c - passes over tile statements: which products read parameters in place, and which loops
+// are merged.
 
 #include "test.h"
 
@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// The body of kernel k(A, B: f32[M, K], [K, N]; D: f32[n, M, K]) after a pass for the CPU's programs has or
-// lacks a text.
+// Checks that the body of kernel k(A, B: f32[M, K], [K, N]; D: f32[n, M, K]) contains, or lacks, a text after
+// a pass for the CPU's programs.
 static void check_body(const char *body, const char *last, const char *has, const char *lacks) {
     struct text source = {0};
     text_add(&source, "kernel k(A: f32[M, K], B: f32[K, N], D: f32[n, M, K]) -> (C: f32[M, N]) {\n%s\n}\n",
@@ -44,22 +44,22 @@ TEST(forward_leaves_tiles_out) {
 }
 
 TEST(forward_keeps_what_is_needed) {
-    // The tile is changed, or read by something else.
+    // The tile is changed, or read by another statement.
     check_body(TILES "copy A[y * 8, 0] -> a\n copy B[0, x * 8] -> b\n map i in 8, j in 4 { a[i, j] = a[i, j] "
                      "* 2.0 }\n gemm a, b -> c" END,
                "forward", "gemm a, B", NULL);
-    // Written twice.
+    // The tile is written twice.
     check_body(TILES
                "copy A[y * 8, 0] -> a\n copy A[y * 8, 4] -> a\n copy B[0, x * 8] -> b\n gemm a, b -> c" END,
                "forward", "gemm a, B", NULL);
-    // The product comes first: it reads what the round before copied.
+    // The product comes first: it reads the copy of the turn before.
     check_body(TILES
                "copy B[0, x * 8] -> b\n for k in 4 {\n gemm a, b -> c\n copy A[y * 8, k * 4] -> a }" END,
                "forward", "gemm a, B", NULL);
-    // The origin is a variable that changes between them.
+    // The origin is a variable that changes in between.
     check_body(TILES "copy B[0, x * 8] -> b\n o = y\n copy A[o, 0] -> a\n o = o + 1\n gemm a, b -> c" END,
                "forward", "gemm a, B", NULL);
-    // Outside is no 0; a view sees the tile.
+    // Elements outside are not 0; a view shares the tile's memory.
     check_body(TILES "copy A[y * 8, 0] -> a else 1\n copy B[0, x * 8] -> b\n gemm a, b -> c" END, "forward",
                "gemm a, B", NULL);
     check_body(TILES "view v: f32[32] of a\n copy A[y * 8, 0] -> a\n copy B[0, x * 8] -> b\n v[3] = 1.0\n "
@@ -80,7 +80,7 @@ TEST(merge_makes_one_product) {
 }
 
 TEST(merge_keeps_other_loops) {
-    // Steps that are no neighbours, a tile that is cleared, something between.
+    // Steps that are not adjacent, a tile that is cleared, a statement in between.
     check_body(TILES
                "for k in 6 {\n copy A[y * 8, k * 5] -> a\n copy B[k * 4, x * 8] -> b\n gemm a, b -> c }" END,
                "merge", "for k", NULL);
@@ -99,7 +99,7 @@ TEST(merge_keeps_other_loops) {
 TEST(merge_clears) {
     check_body(TILES "copy A[y * 8, 0] -> a\n copy B[0, x * 8] -> b\n gemm a, b -> c" END, "merge",
                "-> c clear", "fill");
-    // Something else reads the zeros first; a part of them stays; they are no zeros.
+    // Another statement reads the zeros first; a part of them is not overwritten; the values are not zeros.
     check_body(TILES "copy A[y * 8, 0] -> a\n copy B[0, x * 8] -> b\n C[0, 0] = c[1, 1]\n gemm a, b -> c" END,
                "merge", "fill", "clear");
     check_body(TILES
@@ -121,7 +121,7 @@ TEST(lines_go_to_rows) {
 #define ROWS "grid y in M {\n fragment t: f32[40]\n fragment u: f32[40]\n"
 
 TEST(fuse_makes_one_map) {
-    // What is stored is not loaded again, and goes where nobody else reads it.
+    // A stored value is not loaded again, and its store is removed if nothing else reads it.
     check_body(
         ROWS "map j in 40 { t[j] = A[y, j] }\n map i in 40 { u[i] = t[i] * t[i] }\n C[y, 0] = t[1] + u[2]\n}",
         "fuse", "u[j] = A[y, j] * A[y, j]", "map i");
@@ -149,7 +149,7 @@ TEST(fuse_keeps_order) {
                "fuse", "map i", NULL);
 }
 
-// The element of a thread's register, along each axis.
+// Finds the position of the element in a thread's register, along each axis.
 static void find_element(const struct layout *l, int thread, int slot, int64_t *at) {
     for (int i = 0; i < l->threads; i++, thread /= l->thread[i - 1].size)
         at[l->thread[i].axis] += (int64_t)(thread % l->thread[i].size) * l->thread[i].step;

@@ -1,5 +1,4 @@
-// test_profile.c - profiles: what is recorded of programs, threads, failures and forks, and what is said of
-// it.
+// test_profile.c - profiles: what is recorded of programs, threads, failures and forks, and what is reported.
 
 #include "device/profile/profile.h"
 #include "schedule/schedule.h"
@@ -25,7 +24,7 @@ static const char *timeline(char out[static 512]) {
     return out;
 }
 
-// The first event of a name, up to the end of its line; "": there is none. To be freed.
+// Returns the first event of a name, up to the end of its line, to be freed; "" if there is none.
 static char *event_of(const char *path, const char *name) {
     char wanted[128];
     snprintf(wanted, sizeof wanted, "\"name\":\"%s\"", name);
@@ -65,7 +64,7 @@ TEST(profile_has_ops_bytes_and_operations) {
     memory_free(event);
 }
 
-// A fused group is one kernel: what lies between its calls is neither read nor written.
+// A fused group is one kernel: values between its calls are neither read nor written.
 TEST(profile_of_a_fused_group) {
     char path[512];
     zl_array x = ones(512, 1024), y = ones(512, 1024);
@@ -79,7 +78,7 @@ TEST(profile_of_a_fused_group) {
     memory_free(event);
 }
 
-// Truth values are compared as what they are made from.
+// Comparisons have the dtype of their operands, not bool.
 TEST(profile_has_the_dtype_that_is_computed_with) {
     char path[512];
     zl_array x = ones(512, 1024);
@@ -107,8 +106,8 @@ TEST(profile_names_groups_as_explain_does) {
     zl_free(words);
 }
 
-// Kernels of the program have rows too, with what their IR says, also if they are released before the profile
-// ends.
+// Kernels of the program also have rows, with the costs of their IR, even if they are released before the
+// profile ends.
 TEST(profile_of_a_tile_kernel) {
     char path[512];
     float x[1000] = {0}, y[1000];
@@ -151,7 +150,7 @@ TEST(profile_of_nothing) {
     CHECK(access(path, F_OK) != 0);
     zl_free(table);
     REQUIRE(zl_profile_begin(NULL));
-    CHECK(!zl_reshape(ones(2, 2), ZL_SHAPE(3))); // an error of before is no reason to fail
+    CHECK(!zl_reshape(ones(2, 2), ZL_SHAPE(3))); // an earlier error is no reason to fail
     table = zl_profile_end();
     CHECK(table);
     zl_clear_error();
@@ -224,7 +223,7 @@ TEST(profile_keeps_to_its_memory_and_says_so) {
     test_setenv("ZL_PROFILE_MEMORY", "");
 }
 
-// Peaks make shares of them.
+// Peaks give fractions of the roofline.
 TEST(profile_shares_of_the_roofline) {
     zl_array x = ones(64, 64);
     REQUIRE(zl_profile_begin(NULL));
@@ -241,7 +240,7 @@ TEST(profile_shares_of_the_roofline) {
     zl_free(table);
 }
 
-// What repeats itself is recorded with its words once: 72 bytes per step instead of 224.
+// The texts of repeated work are recorded once: 72 bytes per step instead of 224.
 TEST(records_of_what_repeats_itself_are_small) {
     enum { TIMES = 800, CALLS = 20 };
     int unit;
@@ -330,7 +329,7 @@ TEST(profile_of_work_that_nobody_waits_for) {
 
 // Forks -----------------------------------------------------------------------------------------------------
 
-// A child has no profile, and may have one of its own; its parent's goes on.
+// A child of fork() has no profile, and may begin its own; that of its parent continues.
 TEST(profile_after_a_fork) {
 #ifdef UNDER_TSAN
     SKIP("this build allows no threads in a child");
@@ -357,8 +356,8 @@ TEST(profile_after_a_fork) {
 
 // Memory that is out ----------------------------------------------------------------------------------------
 
-// Whichever allocation fails, the program goes on, and the profile says what it lacks or that it could not be
-// made.
+// Whichever allocation fails, the program continues, and the profile reports what is missing, or that there
+// is none.
 TEST(profile_while_memory_fails) {
     char path[512];
     zl_array x = ones(8, 8);
@@ -381,5 +380,5 @@ TEST(profile_while_memory_fails) {
         if (was_last)
             return;
     }
-    CHECK(false); // so many allocations are too many
+    CHECK(false); // more allocations than expected
 }

@@ -1,5 +1,5 @@
-// test_schedule.c - evaluation: order, plans, donation, memory counters, streams, threads, errors that arrays
-// carry.
+// test_schedule.c - evaluation: order, plans, donation, memory counters, streams, threads, and errors of
+// arrays.
 
 #include <math.h>
 #include <pthread.h>
@@ -51,7 +51,7 @@ static double step(zl_array x, double rate) {
 }
 
 TEST(plans_are_found_again_for_other_sizes_and_numbers) {
-    plan_clear(); // other tests may have made the same
+    plan_clear(); // other tests may have made the same plans
     step(counting(8), 1);
     int64_t plans = zl_counter("plans"), hits = zl_counter("plan_hits");
     for (int n = 2; n < 20; n++) {
@@ -60,7 +60,7 @@ TEST(plans_are_found_again_for_other_sizes_and_numbers) {
         step(x, 0.5 * n);
     }
     CHECK_EQ_INT(zl_counter("plans") - plans,
-                 2); // that of counting, and that of a step on data that is there
+                 2); // one for `counting`, and one for a step on existing data
     CHECK(zl_counter("plan_hits") - hits >= 34);
 }
 
@@ -76,7 +76,7 @@ TEST(a_forgotten_plan_is_made_again) {
     CHECK_EQ_INT(zl_counter("plans") - plans, 1);
 }
 
-// One step of a model that writes text: a new key and value each, then attention to all so far.
+// Computes one step of a language model: appends a key and a value, then attends to all of them.
 static bool attend(zl_array *keys, zl_array *values) {
     enum { HEADS = 4, WIDTH = 32 };
     bool ok = false;
@@ -95,7 +95,7 @@ static bool attend(zl_array *keys, zl_array *values) {
     return ok;
 }
 
-// Kernels that appear because a plan runs often are made for all lengths too.
+// Kernels that are made because a plan runs often serve all lengths too.
 TEST(plans_are_found_again_for_growing_sequences) {
     zl_array keys = zl_retain(zl_zeros(ZL_SHAPE(4, 1, 32), ZL_FLOAT32)), values = zl_retain(keys);
     CHECK(zl_eval(keys));
@@ -124,7 +124,7 @@ TEST(donation_of_intermediates) {
         zl_eval(y);
         CHECK(zl_counter("donations") > donations || zl_counter("fused") > 0);
         CHECK(zl_get_peak_memory() <= before + 2 * 425984); // never more than two arrays besides x
-        CHECK_EQ_F64(zl_data_f32(x)[1], 1);                 // x is held by its scope's caller: untouched
+        CHECK_EQ_F64(zl_data_f32(x)[1], 1);                 // x is held by the scope outside, and unchanged
     }
 }
 
@@ -138,7 +138,7 @@ TEST(donation_through_views_leaves_retained_arrays_alone) {
     zl_release(x);
 }
 
-// Those that are made of random bits: each is finished before the next one's bits are drawn.
+// Results computed from random bits: each is completed before the bits of the next one are drawn.
 TEST(many_results_hold_little_else) {
     enum { COUNT_OF = 40, SIZE = 100000 };
     size_t before = zl_get_active_memory();
@@ -154,8 +154,8 @@ TEST(many_results_hold_little_else) {
     }
 }
 
-// A state that three calls read is computed anew where it was: once the others have read it, nobody can see
-// that.
+// A state that three calls read is updated in place after the other calls have read it, which cannot be
+// noticed.
 TEST(what_several_read_is_written_in_place) {
     enum { SIZE = 100000 };
     zl_array w = NULL;
@@ -208,7 +208,7 @@ TEST(memory_limit_holds) {
     zl_set_memory_limit(old);
 }
 
-// Of another unit than the host, which says itself when it has no more, unless there is a limit.
+// Memory of a unit other than the host: the unit reports itself when it has no more, unless a limit is set.
 TEST(memory_of_units_has_no_limit_of_the_host) {
     static const int64_t much = (int64_t)1 << 60;
     size_t active = zl_get_active_memory(), peak = zl_get_peak_memory();
@@ -220,7 +220,7 @@ TEST(memory_of_units_has_no_limit_of_the_host) {
     size_t old = zl_set_memory_limit((size_t)1 << 40);
     CHECK_ERROR(ZL_ERROR_MEMORY, allocator_count(much, true));
     zl_set_memory_limit(old);
-    CHECK(allocator_count(much, true)); // the old one was none
+    CHECK(allocator_count(much, true)); // there was no limit before
     allocator_count(-much, true);
     CHECK(allocator_keep(much, true));
     allocator_keep(-much, true);
@@ -282,11 +282,11 @@ TEST(synchronize_says_what_failed) {
     zl_array big = zl_add(counting(1 << 20), zl_scalar(1)), other = zl_add(counting(1 << 20), zl_scalar(2));
     CHECK(zl_async_eval(big));
     CHECK_ERROR(ZL_ERROR_MEMORY, zl_synchronize());
-    CHECK(zl_synchronize()); // once
+    CHECK(zl_synchronize()); // reported once
     CHECK_ERROR(ZL_ERROR_MEMORY, zl_eval(big));
     CHECK(zl_async_eval(other));
     CHECK_ERROR(ZL_ERROR_MEMORY, zl_eval(other));
-    CHECK(zl_synchronize()); // it was said
+    CHECK(zl_synchronize()); // already reported
     zl_set_memory_limit(old);
 }
 
@@ -329,8 +329,8 @@ TEST(stream_results_flow_between_streams) {
     CHECK(zl_stream_synchronize(one) && zl_stream_synchronize(two));
 }
 
-// x is all that two streams share, and nobody else holds it: the one that is done first may not take it from
-// the other.
+// Two streams share only x, which nothing else holds: the one that finishes first must not overwrite it while
+// the other reads it.
 TEST(what_two_streams_read_stays_until_both_have) {
     zl_stream one = zl_new_stream("cpu"), two = zl_new_stream("cpu");
     REQUIRE(one && two);
@@ -494,19 +494,19 @@ TEST(print_shows_values_and_dtype) {
     zl_free(text);
 }
 
-static zl_array owned_counting(int n) { // held by the caller alone
+static zl_array owned_counting(int n) { // held only by the caller
     zl_array x = NULL;
     ZL_SCOPE
         x = zl_retain(zl_add(counting(n), zl_scalar(1)));
     return zl_eval(x) ? x : NULL;
 }
 
-// Calls that run together: both results are needed, and one input ends in the first.
+// Calls that run together: both results are needed, and an input is last read by the first call.
 TEST(results_of_a_row_program_do_not_share_memory) {
     zl_array x = owned_counting(10000);
     ZL_SCOPE {
         zl_array a = zl_retain(zl_multiply(x, zl_scalar(2)));
-        zl_release(x); // now a alone needs it
+        zl_release(x); // only a needs it now
         zl_array b = zl_retain(zl_add(zl_negative(zl_exp(zl_multiply(a, zl_scalar(0)))), a));
         zl_array both[2] = {a, b};
         REQUIRE(zl_eval_all(2, both));

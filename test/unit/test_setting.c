@@ -1,4 +1,4 @@
-// test_setting.c - src/base: settings, what is said of those that mean nothing, and who hears it.
+// test_setting.c - src/base: settings, the warnings about invalid ones, and where these are reported.
 
 #include "test.h"
 
@@ -48,7 +48,7 @@ TEST(setting_number) {
     CHECK_EQ_INT(setting_number(SETTING_CACHE_SIZE), fallback);
     CHECK_EQ_INT(setting_number(SETTING_CC), 0); // neither the value nor the default is a number
     CHECK_EQ_INT(setting_number_or(SETTING_CC, 7), 7);
-    CHECK_EQ_INT(heard.lines, 1); // of several, the first
+    CHECK_EQ_INT(heard.lines, 1); // only the first warning is reported
     CHECK_HAS(heard.line, "ZL_CACHE_SIZE=k: a number such as 16, 500m or 2g is expected");
     zl_set_log(NULL, NULL);
 }

@@ -1,10 +1,10 @@
-// test_support.c - every op of ours has a sample of its calls, by which devices are asked whether they run
-// it.
+// test_support.c - every op has a sample of its calls, by which it is found out whether a device runs it.
 
 #include "test.h"
 #include "op/ops.h"
 
-// What a program cannot call by itself: views, and what programs bring; derivatives, and parts of other ops.
+// Returns whether an op needs no sample, because programs cannot call it directly: views, kernels of
+// programs, derivatives, and parts of other ops.
 static bool has_no_sample(const struct op *op) {
     static const struct op *const others[] = {
         &op_depends,       &op_stop_gradient,  &op_fold,       &op_attention_vjp, &op_cross_entropy_vjp,

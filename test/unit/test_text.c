@@ -1,5 +1,5 @@
-// test_text.c - JSON, tokenizers and chat templates of model/text, on small ones that are made here. What the
-// real ones give is compared with their own programs by test/scripts/text_oracles.sh.
+// test_text.c - JSON, tokenizers and chat templates of model/text, on small examples made here.
+// test/scripts/text_oracles.sh compares real ones with their own programs.
 
 #include "test.h"
 
@@ -31,7 +31,7 @@ TEST(json_values) {
     CHECK(text_json_true(text_json_at(list, 2)) && text_json_is_null(text_json_at(list, 3)) &&
           !text_json_at(list, 5));
     CHECK_STR(text_json_text(text_json_at(list, 4)), "\xc3\xa9\xf0\x9f\x98\x80\n");
-    CHECK_EQ_INT(text_json_integer(text_json_get(root, "a")), 3); // the last of a name
+    CHECK_EQ_INT(text_json_integer(text_json_get(root, "a")), 3); // the last member of that name
     CHECK(text_json_is_integer(text_json_get(text_json_get(root, "b"), "c")));
     text_json_free(root);
 }
@@ -55,7 +55,7 @@ TEST(json_refuses_with_line_and_column) {
 
 // Tokenizers ------------------------------------------------------------------------------------------------
 
-// A rank file: all bytes, then these tokens.
+// Writes a rank file: all bytes, then these tokens.
 static void write_ranks(const char *path, const char *const *tokens, int count) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     FILE *file = fopen(path, "w");

@@ -1,4 +1,5 @@
-// test_tile.c - tile kernels: building, rows, verifying, running on the host, cost, and memory that runs out.
+// test_tile.c - tile kernels: building, rows, verification, running on the host, cost, and failing
+// allocations.
 
 #include "test.h"
 
@@ -46,7 +47,7 @@ TEST(tile_builder_refuses_types_that_differ) {
     CHECK_HAS(zl_error(), "add of f32 and i32");
     CHECK(!tile_unary(TILE_NEG, x)); // the kernel has failed
     CHECK_ERROR(ZL_ERROR_DTYPE, tile_end());
-    CHECK_ERROR(ZL_ERROR_STATE, tile_const(f32, 1)); // no kernel
+    CHECK_ERROR(ZL_ERROR_STATE, tile_const(f32, 1)); // there is no kernel
 }
 
 TEST(tile_kernels_nest) {
@@ -188,7 +189,7 @@ TEST(tile_reduce_kernels) {
     for (int i = 0; i < 300; i++)
         h[i] = 0x3f80;
     REQUIRE(interpret(kernel, (void *[]){h, &sum}, (int64_t[]){300}));
-    CHECK_EQ_F64(sum, 300); // bf16 could not count so far
+    CHECK_EQ_F64(sum, 300); // a sum in bf16 would stop earlier
     tile_free(kernel);
     kernel = tile_reduce_kernel(TILE_AND, ZL_BOOL);
     bool b[] = {true, true, false}, all = true;
@@ -231,7 +232,7 @@ static double half_value(uint16_t bits) {
     return tile_value_of(tile_type_of(ZL_FLOAT16), bits).f;
 }
 
-// Sizes that are no multiples of the tiles: edges read 0 and write nothing.
+// Sizes that are not multiples of the tiles: reads beyond the edge give 0, and writes are dropped.
 TEST(tile_matmul_runs) {
     enum { M = 6, N = 5, K = 7 };
     uint16_t a[M * K], b[N * K];
@@ -269,7 +270,7 @@ TEST(tile_control_flow_runs) {
     tile_free(kernel);
 }
 
-// A loop that is left asks for its condition no more: there, it would read what is not there.
+// A loop that ends by `break` does not evaluate its condition again, which would read out of bounds.
 TEST(tile_break_is_before_the_condition) {
     struct tile_kernel *kernel = parse("kernel ones(a: i32[n]) -> (y: i32[1]) {\n"
                                        "  i = 0i64\n"
@@ -303,7 +304,7 @@ TEST(tile_running_outside_is_an_error) {
     tile_free(kernel);
 }
 
-// Indices are no operations of a kernel, and ends of ranges do not count like their middle.
+// Computing indices does not count as operations, and partial blocks at the ends cost less than whole ones.
 TEST(tile_cost_of_branches_and_indices) {
     struct tile_kernel *kernel = parse("kernel k index 32 <n>(x: f32[n]) -> (y: f32[n]) {\n"
                                        "  grid b in (n + 1023) // 1024, threads 256 {\n"
@@ -406,10 +407,9 @@ static bool work(const char *text) {
     return good && !tile_current();
 }
 
-// The n-th allocation fails, for all n (a sample when quick): a failure is reported, and nothing is left
-// behind.
+// The n-th allocation fails, for all n (a sample in quick runs): the failure is reported, and nothing leaks.
 TEST(tile_memory_may_run_out) {
-    memory_fail_at(LONG_MAX); // counts
+    memory_fail_at(LONG_MAX); // counts allocations
     REQUIRE(work(matmul));
     long all = memory_allocations(), step = test_quick() ? all / 50 + 1 : 1;
     CHECK(all > 0);
@@ -427,7 +427,8 @@ TEST(tile_memory_may_run_out) {
 
 // Sizes -----------------------------------------------------------------------------------------------------
 
-// All sizes of the kernel's buffers, exactly, against the tape that reads its leaves one by one.
+// Compares all sizes of the kernel's buffers, computed exactly, with those of the tape, whose leaves are read
+// one by one.
 static void check_sizes(struct tile_kernel *k, const int64_t *symbol) {
     expr root[TILE_DIMS];
     int count = 0;
@@ -468,7 +469,7 @@ TEST(sizes_are_computed_exactly_from_symbols) {
     }
 }
 
-// Many steps take memory of their own; a leaf that is no symbol is refused.
+// Many steps need allocated memory; a leaf that is not a symbol is refused.
 TEST(sizes_of_many_steps) {
     struct text text = {0};
     text_add(&text, "kernel f<n>(a: f32[n");

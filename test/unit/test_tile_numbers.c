@@ -1,4 +1,4 @@
-// test_tile_numbers.c - what ops of the tile IR give: types, rounding, casts, and arithmetic in its corners.
+// test_tile_numbers.c - results of tile IR ops: types, rounding, casts, and corner cases of arithmetic.
 
 #include "test.h"
 
@@ -51,12 +51,12 @@ TEST(tile_half_bits_survive) {
     check_bits_of_half(type_named("bf16"));
 }
 
-// Every number of a small type comes back to its code; others go to the nearest, of two the even one, and
-// saturate.
+// Every number of a small type is converted back to its code; others are rounded to the nearest, ties to
+// even, and saturate.
 TEST(tile_small_numbers) {
     static const struct {
         const char *name;
-        double one, smallest, largest; // the code of 1; numbers
+        double one, smallest, largest; // the code of 1; then numbers
     } types[] = {{"e4m3", 0x38, 0x1p-9, 448},
                  {"e5m2", 0x3c, 0x1p-16, 57344},
                  {"e4m3fnuz", 0x40, 0x1p-10, 240},
@@ -86,7 +86,7 @@ TEST(tile_small_numbers) {
     CHECK_EQ_INT((int)tile_small_bits(type_named("e8m0"), 7.9), 129);
 }
 
-// Rounding gives the nearest of all numbers of the type, the even one of two. Positive finite numbers only.
+// Checks that rounding gives the nearest number of the type, ties to even. For positive finite numbers only.
 static void check_rounding(struct tile_type type, double x) {
     double y = tile_round(type, x);
     uint64_t bits = tile_bits_of(type, (union tile_value){.f = y});
@@ -112,7 +112,7 @@ TEST(tile_rounds_halves_to_nearest_even) {
 
 // Expressions with known values -----------------------------------------------------------------------------
 
-// The bits of an expression of the text form, of that type.
+// Returns the bits of an expression in the text form, of that type.
 static uint64_t compute(const char *type_name, const char *expression) {
     char text[512];
     uint64_t bits = 0;
@@ -339,7 +339,7 @@ TEST(tile_float_remainder) {
     check_facts(facts, COUNT(facts));
 }
 
-// Against fmod, which is exact too.
+// Compares with fmod, which is exact too.
 static void check_remainder(const char *type, int range) {
     tile_begin("remainder");
     struct tile_type t = type_named(type);
@@ -482,7 +482,7 @@ TEST(tile_fma_by_others_is_exact) {
         REQUIRE(f.kernel);
         for (int i = 0; i < 2000; i++) {
             double a = some_number(is_wide), b = some_number(is_wide), c = some_number(is_wide);
-            if (i % 3 == 0) // little is left
+            if (i % 3 == 0) // the sum nearly cancels
                 c = is_wide ? -a * b : (double)(float)(-a * b);
             double want = is_wide ? fma(a, b, c) : (double)fmaf((float)a, (float)b, (float)c);
             CHECK_EQ_F64(value_of(&f, (union tile_value[]){{.f = a}, {.f = b}, {.f = c}}).f, want);
@@ -514,7 +514,7 @@ TEST(tile_halves_by_words) {
         CHECK(isnan(whole) ? isnan(got) : bits_of_float(whole) == bits_of_float(got));
         union tile_value near[] = {{.f = i % 2 ? (double)x : (double)whole * 1.0002}, {0}, {0}};
         float y = (float)(near[0].f = (double)(float)near[0].f);
-        if (isnan(y)) // which the host need not keep
+        if (isnan(y)) // the host need not keep the bits of a NaN
             continue;
         CHECK_EQ_INT(value_of(&to, near).i, half_from_float(y));
         CHECK_EQ_INT(value_of(&brain, near).i, bfloat_from_float(y));

@@ -1,5 +1,5 @@
-// test_tile_text.c - the text form of tile kernels: canonical printing, reading back, errors that point, and
-// fuzzing.
+// test_tile_text.c - the text form of tile kernels: canonical printing, reading back, errors with positions,
+// and fuzzing.
 
 #include "test.h"
 
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// Parses text and prints the kernel; "" after a failed check. The caller frees it.
+// Parses text and prints the kernel; "" after a failed check. The caller frees the text.
 static char *reprint(const char *text) {
     struct tile_kernel *kernel = tile_parse(text, "test.tile");
     char *printed = kernel ? tile_print(kernel) : NULL;
@@ -27,7 +27,7 @@ static void check_prints(const char *text, const char *expected) {
     memory_free(printed);
 }
 
-// What is printed is read as the same.
+// Checks that printed text, when read and printed again, stays the same.
 static void check_canonical(const char *text) {
     char *once = reprint(text), *twice = reprint(once);
     CHECK_STR(twice, once);
@@ -35,7 +35,7 @@ static void check_canonical(const char *text) {
     memory_free(twice);
 }
 
-// Prints just the one statement `y[0] = ...` of a kernel around an expression.
+// Checks how an expression is printed in the statement `y[0] = ...` of a kernel.
 static void check_expression(const char *type, const char *expression, const char *expected) {
     char text[512], wanted[512];
     const char *frame = "kernel k(a: %s[n]) -> (y: %s[n]) {\n  y[0] = %s\n}\n";
@@ -112,7 +112,7 @@ TEST(tile_names_stay_apart) {
         "  for i in n {\n    x: f32 = 2.5\n    y[i] = x\n  }\n}\n");
 }
 
-// A name that is a word of the language can only come from the builder.
+// A name that is a keyword can only come from the builder.
 TEST(tile_prints_names_that_are_words) {
     tile_begin("k");
     expr n = tile_name_value(tile_symbol("step", 0, INT64_MAX, 1), TILE_SYMBOL);
@@ -137,7 +137,7 @@ TEST(tile_shared_expressions_print_once) {
     check_prints(
         "kernel k(a: f32[n]) -> (y: f32[n]) { let u = a[0] * a[1] + 2; y[0] = u * u - u }",
         "kernel k(a: f32[n]) -> (y: f32[n]) {\n  let t0 = a[0] * a[1] + 2\n  y[0] = t0 * t0 - t0\n}\n");
-    // Forty doublings: a tree of 2^40 nodes, a text of forty lines.
+    // Forty doublings: a tree of 2^40 nodes, but a text of forty lines.
     struct text text = {0};
     text_add(&text, "kernel k(a: f32[n]) -> (y: f32[n]) { let x0 = a[0] * 3 + 1 ");
     for (int i = 1; i <= 40; i++)
@@ -257,7 +257,7 @@ TEST(tile_nesting_has_a_limit) {
 
 // Random expressions ----------------------------------------------------------------------------------------
 
-struct garden { // what random expressions grow from
+struct garden { // variables and buffers that random expressions use
     struct tile_buffer *buffer[ZL_DTYPE_COUNT];
     expr leaf[ZL_DTYPE_COUNT];
     expr index;
@@ -279,7 +279,7 @@ static expr grow_leaf(const struct garden *g, zl_dtype dtype) {
     }
 }
 
-// A row that gives dtype, on operands that it takes.
+// Returns a random op with a result of that dtype, on operands that it accepts.
 static expr grow_row(const struct garden *g, zl_dtype dtype, int depth) {
     for (;;) {
         enum tile_op op = (enum tile_op)test_between(0, TILE_CONST - 1);
@@ -340,7 +340,7 @@ static struct tile_kernel *random_kernel(void) {
     return tile_end();
 }
 
-// Runs a kernel made by random_kernel on some fixed bytes.
+// Runs a kernel of random_kernel on fixed bytes.
 static void run(const struct tile_kernel *kernel, uint64_t *out) {
     uint64_t input[ZL_DTYPE_COUNT][4];
     void *buffer[ZL_DTYPE_COUNT + 1];
@@ -400,7 +400,7 @@ static void mutate(char *text, size_t *len, size_t room) {
     }
 }
 
-// Mutants of a text either parse, and then survive printing, or leave an error.
+// Mutates a text. A mutant is either parsed, and survives printing, or leaves an error.
 static void fuzz(const char *seed_text) {
     char text[4096];
     for (int i = 0; i < (test_quick() ? 40 : test_long() ? 5000 : 500); i++) {
@@ -445,12 +445,12 @@ TEST(params_are_given) {
 
 // Clauses before the kernel ---------------------------------------------------------------------------------
 
-// Parses with values for the clauses, and compares what is printed; expected NULL: part is in the error.
+// Parses a text with values for its clauses, and compares the printed kernel.
 static void check_instance(const char *text, const char *given, const char *expected) {
     struct tile_kernel *kernel = tile_parse_with(text, "k.tile", given), *again = NULL;
     char *printed = kernel ? tile_print(kernel) : NULL, *twice = NULL;
     if (CHECK(printed) && CHECK_STR(printed, expected) && CHECK(again = tile_parse(printed, "again")))
-        CHECK_STR(twice = tile_print(again), expected); // nothing of the clauses is left
+        CHECK_STR(twice = tile_print(again), expected); // the clauses are gone
     if (!printed)
         test_note("%s", zl_error() ? zl_error() : "no error");
     zl_clear_error();
@@ -496,7 +496,7 @@ TEST(tile_clauses_are_replaced_by_their_values) {
         "      atomic maximum y[b], bits<f16>(u16(i))\n    }\n  }\n}\n");
 }
 
-// index(x) is the conversion to the type of the kernel's indices.
+// index(x) converts to the type of the kernel's indices.
 TEST(index_is_a_conversion) {
     static const struct {
         const char *text, *conversion;
@@ -532,7 +532,7 @@ TEST(tile_branches_are_decided_by_params) {
                    "    }\n    if i < 48 {\n      y[i] = 2\n    }\n  }\n}\n");
 }
 
-// Other conditions stay, numbers without a param among them: what is printed is read as it was.
+// Other conditions stay, also those of numbers that are not params: the printed text is read back as it was.
 TEST(tile_choices_are_decided_by_params) {
     static const char text[] =
         "param LANES = 32\n"
@@ -703,8 +703,7 @@ TEST(tile_tables_are_small_inputs) {
 #undef K
 }
 
-// Places of a matrix with three rows of two elements, transposed in memory, and of one whose rows are the
-// same.
+// Places of a matrix with three rows of two elements, transposed in memory, and of one whose rows coincide.
 TEST(tile_commands_are_read_back) {
     const char *text = "kernel commands(a: f32[n]) -> (y: f32[n]) {\n"
                        "  shared t: f32[64]\n"
@@ -754,6 +753,6 @@ TEST(tile_tables_are_read_as_other_inputs) {
     REQUIRE(kernel);
     CHECK(tile_interpret(kernel, (void *[]){s, a, y}, (int64_t[]){6}));
     CHECK(y[0] == 1 && y[1] == 5 && y[2] == 3 && y[3] == 4 && y[4] == 20 && y[5] == 6);
-    CHECK_EQ_F64(tile_cost(kernel, (int64_t[]){6}).bytes, 48); // a launch brings the table along
+    CHECK_EQ_F64(tile_cost(kernel, (int64_t[]){6}).bytes, 48); // a launch passes the table by value
     tile_free(kernel);
 }

@@ -1,5 +1,5 @@
-// test_tile_threads.c - the code of threads: what the verifier refuses, what the interpreter finds, and that
-// groups of threads give what tile statements say when the interpreter runs them thread by thread.
+// test_tile_threads.c - the code of threads: what the verifier refuses, what the interpreter detects, and
+// that groups of threads, run thread by thread in the interpreter, give the results of the tile statements.
 
 #include "test.h"
 
@@ -52,7 +52,7 @@ TEST(threads_that_make_no_sense_are_refused) {
     CHECK_HAS(test_last_error(), "grid: it has 65537 threads; 65536 are possible");
 }
 
-// Words that change no result.
+// Words that do not change results.
 TEST(hints_that_make_no_sense_are_refused) {
     refuses("copy s -> s once", "once is said of memory outside of the block, and 's' is inside");
     refuses("map i in 64 { s[i] = 0 once }", "once is said of memory outside of the block");
@@ -69,7 +69,7 @@ TEST(hints_that_make_no_sense_are_refused) {
     }
 }
 
-// A barrier that some threads do not reach would hang a GPU: the interpreter says so.
+// A barrier that some threads do not reach would hang a GPU: the interpreter reports it.
 TEST(threads_that_part_before_a_barrier_are_found) {
     struct tile_kernel *k =
         tile_parse("kernel f(a: f32[n]) -> (y: f32[n]) {\n  grid b in 1 {\n    thread t in 4 {\n"
@@ -86,8 +86,8 @@ TEST(threads_that_part_before_a_barrier_are_found) {
     tile_free(k);
 }
 
-// Without a barrier a thread reads what its neighbour has not written yet, since one thread runs after the
-// other.
+// Without a barrier a thread reads what its neighbour has not written yet, since the interpreter runs one
+// thread after the other.
 TEST(a_missing_barrier_shows) {
     for (int has_barrier = 0; has_barrier < 2; has_barrier++) {
         char text[400];
@@ -119,7 +119,7 @@ static const char of_all_types[] =
     "    a[g] = pair(re(za[0]), im(za[0]))\n    b[g] = wa[0]\n    c[g] = ta[0]\n    d[g] = ha[0]\n    e[g] = "
     "ma[0]\n  }\n}\n";
 
-// A tile of two numbers for each thread.
+// A tile with two numbers per thread.
 static const char narrow[] =
     "kernel narrow(x: f32[n, 512]) -> (y: f32[n, 512], z: f16[n, 256]) {\n  grid b in n, threads 256 {\n"
     "    fragment row: f32[512]\n    fragment sum: f32[1]\n    fragment half: f16[256]\n"
@@ -127,8 +127,8 @@ static const char narrow[] =
     "    map j in 512 { row[j] = row[j] / (2 + abs(sum[0])) }\n    copy row -> y[b, 0] of [1, 512]\n"
     "    copy x[b, 100] of [1, 256] -> half\n    copy half -> z[b, 0] of [1, 256]\n  }\n}\n";
 
-// What a target's groups of threads do with a kernel, run by the interpreter: layouts, barriers, exchanges
-// between threads.
+// Runs kernels, as they are for a target's groups of threads, in the interpreter: layouts, barriers,
+// exchanges between threads.
 TEST(groups_of_threads_give_what_is_said) {
     static const struct {
         const char *text;
@@ -156,7 +156,7 @@ TEST(groups_of_threads_give_what_is_said) {
             tile_trial_of_groups(cases[i].text, render_target(targets[k]), cases[i].sizes, 1e-4);
 }
 
-// Two tiles whose uses follow each other, and one that is in use with the second.
+// Two tiles that are used one after the other, and one that is used together with the second.
 static const char phases[] =
     "kernel phases(x: f32[n, 64, 64]) -> (y: f32[n, 64, 64], z: f32[n, 64, 64]) {\n"
     "  grid b in n, threads 64 {\n"
@@ -187,8 +187,8 @@ TEST(tiles_share_memory_where_there_is_little) {
     }
 }
 
-// A result that is read in another shape lies in memory, and is still computed by matrix instructions, which
-// the interpreter has not.
+// A result that is read in another shape is in memory, but is still computed by matrix instructions, which
+// the interpreter lacks.
 TEST(results_in_memory_go_through_registers) {
     struct tile_kernel *k = tile_parse(SAMPLE_SMALL_PRODUCT, "small_product.tile");
     char *source = k ? tile_rendered(k, "cuda_tiles") : NULL;
@@ -201,7 +201,8 @@ TEST(results_in_memory_go_through_registers) {
     tile_trial_of_groups(SAMPLE_SMALL_PRODUCT, &target, (int64_t[]){0}, 1e-4);
 }
 
-// A thread that asks for another turn may be ahead of the one that writes what it asks for.
+// A thread that evaluates the loop's condition might run ahead of the thread that writes what the condition
+// reads.
 TEST(a_condition_is_asked_after_a_barrier) {
     struct tile_kernel *k = tile_parse(SAMPLE_WHILE, "rounds.tile");
     char *source = k ? tile_rendered(k, "cuda_tiles") : NULL;
@@ -238,7 +239,7 @@ static const char shuffles[] =
     "      x[i] = p\n      u[i] = q\n      f[i] = where(g, r, -r)\n      h[i] = s\n      w[i] = v\n    }\n  "
     "}\n}\n";
 
-// By the definition in tile.h, and on `c`, where threads are loops.
+// Compares with the definition in tile.h, also on `c`, where threads are loops.
 TEST(shuffles_take_from_other_threads) {
     enum { N = 96 };
     int32_t a[N], x[N], u[N], f[N];
@@ -281,7 +282,7 @@ TEST(shuffles_that_make_no_sense_are_refused) {
     refuses("y[0] = shuffle(a[0], 1)", "shuffle");
 }
 
-// Where a target has no subgroup of that many threads, values go through shared memory.
+// If a target has no subgroups with that many threads, values are exchanged through shared memory.
 TEST(shuffles_that_a_target_does_not_have_go_through_memory) {
     static const struct {
         const char *dialect;
