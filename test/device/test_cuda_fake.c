@@ -1,6 +1,5 @@
 // test_cuda_fake.c - the host side of the CUDA device: memory, copies, order, errors. It runs under the
-// driver of test/fake, which has two devices, does all work as late as it is allowed to, and fails on
-// request.
+// driver of test/fake, which has two devices, works as late as it is allowed to, and fails on request.
 
 static const char *lacks_fake(void);
 #define TEST_LACKS lacks_fake
@@ -164,8 +163,7 @@ TEST(memory_of_a_device_is_counted_and_kept) {
     end(scope);
 }
 
-// The number of free blocks that are kept depends on which tests ran in parallel, so they must not be counted
-// as objects.
+// Free blocks that are kept depend on which tests ran in parallel, so they must not be counted as objects.
 TEST(memory_that_is_kept_is_no_object) {
     zl_scope scope = zl_scope_begin_on(on("cuda"));
     zl_array x[8];
@@ -645,8 +643,7 @@ TEST(work_of_libraries_is_part_of_graphs) {
     cuda_free(0, memory);
 }
 
-// Work that is enqueued again with the same memory becomes a graph of its own; if that fails, it is enqueued
-// as it is.
+// Work that is enqueued again with the same memory becomes a graph, or is enqueued as it is if that fails.
 static void write_in_turns(int times) {
     float out[2];
     char *memory = cuda_alloc(0, sizeof out);
