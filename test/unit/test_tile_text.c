@@ -60,7 +60,7 @@ TEST(tile_prints_as_few_parentheses_as_possible) {
 
 // Zeros before a number do not make it octal.
 TEST(tile_numbers_are_decimal) {
-    check_expression("f32", "a[010 + 08] - 0XFF", "a[18] - 255");
+    check_expression("f32", "a[010 + 08] - 0XFF", "a[10 + 8] - 255");
     check_expression("i64", "a[ceildiv(n, 010)]", "a[(n + 9) // 10]");
     check_prints("kernel k(a: f32[010]) -> (y: f32[09]) {\n  fill y = 1\n}\n",
                  "kernel k(a: f32[10]) -> (y: f32[9]) {\n  fill y = 1\n}\n");
