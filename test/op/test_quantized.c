@@ -444,7 +444,7 @@ static zl_array first_rows(zl_array a, int64_t rows) {
 }
 
 // As on ranks that divide a layer: rows of a part of the matrix have the same bits as rows of the whole
-// matrix.
+// matrix. XLA sums in an order that depends on the number of rows: there the two agree to rounding errors.
 TEST(quantized_products_of_parts_have_the_bits_of_the_whole) {
     enum { ROWS = 256, COLUMNS = 1024, PARTS = 3 };
     static const int rows_of_x[] = {1, 3, 4, 17}, part_rows[PARTS] = {16, 48, 128};
@@ -456,7 +456,10 @@ TEST(quantized_products_of_parts_have_the_bits_of_the_whole) {
             for (int k = 0; k < 2; k++)
                 part.part[k] = first_rows(all.part[k], n);
             zl_array y = zl_slice(product(x, &all, true), ZL_SHAPE(0, 0), ZL_SHAPE(m, n), ZL_SHAPE(1, 1));
-            CHECK(zl_item(zl_array_equal(product(x, &part, true), ready(y), false)) == 1);
+            if (op_test_is_static())
+                check_near(product(x, &part, true), ready(y), 1e-4);
+            else
+                CHECK(zl_item(zl_array_equal(product(x, &part, true), ready(y), false)) == 1);
         }
 }
 

@@ -31,9 +31,8 @@ add "$build/test" "${jobs[@]}" device/test_pjrt:
 # Some 1,700 programs, each of which compiles for some 100 ms on one core.
 sample=${SAMPLE:-6:1}
 [ -z "${ZL_LONG:-}" ] || sample=${SAMPLE:-1}
-# One counts plans, of which a static device has one for each size; others compare the bits of two ways to add products, which XLA contracts,
-# and adds in an order that depends on how many rows a matrix has.
-except=(--except steps_that_grow_make_nothing_new --except gradients_of_slices --except quantized_products_of_parts)
+# One counts plans, of which a static device has one for each size; others compare the bits of two ways to add products, which XLA contracts.
+except=(--except steps_that_grow_make_nothing_new --except gradients_of_slices)
 # XLA takes subnormal numbers for 0, and its functions of float64 and complex64 err by more units than ours may (doc/tpu.md, "Differences").
 except+=(--except math_of_)
 env ZL_DEVICE=pjrt ZL_SAMPLE="$sample" ZL_DUMP=stablehlo "$build/test" --brief "${jobs[@]}" "${except[@]}" op/ >"$tmp/programs" 2>&1
