@@ -11,7 +11,7 @@
 
 #include "instructions.h"
 
-enum { THREADS_MOST = 512 };
+enum { THREADS_MOST = 512, ROUNDS_LEAST = 20, ROUNDS_BETWEEN_LOOKS = 32 };
 static const double patience = 5e-3; // seconds: longer than other processes keep a core at a time
 
 struct slice {
@@ -26,6 +26,7 @@ struct crew {
     struct bench_cpu_peaks *peaks;
     const struct bench_instruction **instruction;
     const int64_t *loops;
+    struct bench_window *rate; // of each instruction
     struct slice slice[THREADS_MOST];
 };
 
@@ -88,12 +89,18 @@ static double rate_of_round(const struct crew *crew, int which) {
     return end - start > 0.8 * longest ? total : 0;
 }
 
-// Returns whether every instruction reached, on all cores, nearly the rate of one core times their number.
-static bool is_clear(const struct bench_cpu_peaks *peaks) {
-    for (int i = 0; i < peaks->count; i++)
-        if (peaks->instruction[i].all < 0.985 * peaks->instruction[i].rate * peaks->threads)
-            return false;
-    return true;
+// Sets the rate of each instruction on all cores. Returns whether each was measured often enough, and is
+// nearly the rate of one core times their number.
+static bool is_clear(struct crew *crew) {
+    struct bench_cpu_peaks *peaks = crew->peaks;
+    bool clear = true;
+    for (int i = 0; i < peaks->count; i++) {
+        double rate = bench_window_quantile(&crew->rate[i], BENCH_PEAK_QUANTILE);
+        peaks->instruction[i].all = crew->rate[i].taken ? rate : 0;
+        if (crew->rate[i].taken < ROUNDS_LEAST || rate < 0.985 * peaks->instruction[i].rate * peaks->threads)
+            clear = false;
+    }
+    return clear;
 }
 
 static void *work(void *data) {
@@ -112,16 +119,27 @@ static void *work(void *data) {
 // threads see its decision after the round, because all of them meet once more.
 static void lead(struct member *first, double end) {
     struct crew *crew = first->crew;
-    for (bool over = false; !over;) {
+    bool over = false;
+    for (int round = 1; !over; round++) {
         for (int i = 0; i < crew->peaks->count; i++) {
             if (i == crew->peaks->count - 1) {
-                over = bench_now() >= end || is_clear(crew->peaks);
+                over = bench_now() >= end || (round % ROUNDS_BETWEEN_LOOKS == 0 && is_clear(crew));
                 atomic_store(&crew->over, over);
             }
             run_slice(first, i);
-            crew->peaks->instruction[i].all = fmax(crew->peaks->instruction[i].all, rate_of_round(crew, i));
+            double rate = rate_of_round(crew, i);
+            if (rate > 0)
+                bench_window_add(&crew->rate[i], rate);
         }
     }
+    is_clear(crew);
+}
+
+// A core alone reaches at least what it reached beside the others, which ran when the clock was higher if
+// that is more.
+static void raise_single_cores(struct bench_cpu_peaks *peaks) {
+    for (int i = 0; i < peaks->count; i++)
+        peaks->instruction[i].rate = fmax(peaks->instruction[i].rate, peaks->instruction[i].all / peaks->threads);
 }
 
 void bench_measure_all_cores(struct bench_cpu_peaks *peaks, const struct bench_instruction **instruction,
@@ -129,12 +147,15 @@ void bench_measure_all_cores(struct bench_cpu_peaks *peaks, const struct bench_i
     static struct crew crew;
     struct member *member = calloc((size_t)peaks->threads, sizeof *member);
     int threads = peaks->threads < THREADS_MOST ? peaks->threads : THREADS_MOST, started = 1;
+    struct bench_window *rate = calloc(BENCH_INSTRUCTIONS_MOST, sizeof *rate);
     cpu_set_t before;
-    if (!member || sched_getaffinity(0, sizeof before, &before)) {
+    if (!member || !rate || sched_getaffinity(0, sizeof before, &before)) {
         free(member);
+        free(rate);
         return;
     }
-    crew = (struct crew){.threads = threads, .peaks = peaks, .instruction = instruction, .loops = loops};
+    crew = (struct crew){
+        .threads = threads, .peaks = peaks, .instruction = instruction, .loops = loops, .rate = rate};
     for (int i = 0; i < threads; i++)
         member[i] = (struct member){.crew = &crew, .index = i};
     while (started < threads && !pthread_create(&member[started].thread, NULL, work, &member[started]))
@@ -147,5 +168,7 @@ void bench_measure_all_cores(struct bench_cpu_peaks *peaks, const struct bench_i
     for (int i = 1; i < started; i++)
         pthread_join(member[i].thread, NULL);
     sched_setaffinity(0, sizeof before, &before);
+    raise_single_cores(peaks);
     free(member);
+    free(rate);
 }

@@ -193,6 +193,16 @@ void bench_statistics(const double *sample, int count, struct bench_stats *out);
 double bench_quantile(const double *sorted, int count, double q);
 // Sets *low and *high to the 95 % confidence interval of the median, by resampling; NaN without samples.
 void bench_median_interval(const double *sample, int count, double *low, double *high);
+// The newest samples of something that is measured many times.
+enum { BENCH_WINDOW = 2048 };
+struct bench_window {
+    double value[BENCH_WINDOW];
+    int64_t taken; // may be more than are kept
+};
+// Adds a sample; it replaces the oldest one when there is no room.
+void bench_window_add(struct bench_window *s, double value);
+// Returns the quantile q, from 0 to 1, of the samples that are kept; NaN if there are none. It sorts them.
+double bench_window_quantile(struct bench_window *s, double q);
 // Sets *low and *high to the interval of the ratio of two quantiles q: that of `after` divided by that of
 // `before`.
 void bench_ratio_interval(const double *before, int before_count, const double *after, int after_count,
@@ -201,14 +211,17 @@ void bench_ratio_interval(const double *before, int before_count, const double *
 // cpu_peaks.c -----------------------------------------------------------------------------------------------
 
 enum { BENCH_INSTRUCTIONS_MOST = 16 };
+// Of many short slices, the one that counts.
+#define BENCH_PEAK_QUANTILE 0.98
 
 struct bench_cpu_peaks {
     double clock_hz;
     struct {
         const char *name;
         zl_dtype dtype;
-        double rate; // operations per second of one core
-        double all;  // of all threads at once; 0: not measured
+        double rate;      // operations per second of one core
+        double per_cycle; // operations per cycle of one core
+        double all;       // operations per second of all threads at once; 0: not measured
     } instruction[BENCH_INSTRUCTIONS_MOST];
     int count, threads;
     double copy, read; // bytes per second of all threads: reading and writing; only reading

@@ -1,6 +1,8 @@
 // cpu_peaks.c - measures what the CPU can do at most: the clock, each multiply-add instruction on one core,
-// and memory. It takes slices of a tenth of a millisecond of each in turn, and the best slice counts, so that
-// other programs that run between the slices do not matter.
+// and memory. It takes slices of a tenth of a millisecond of each in turn. Other programs that run in some
+// slices do not matter, because a slice that one in fifty exceeds counts; nor does a slice that seems
+// faster than the core is, as when a virtual machine's clock jumps. A rate per cycle is that of a slice at the
+// clock measured right before or after it, the higher one, as the clock may change at any time.
 
 #include "bench.h"
 
@@ -32,6 +34,11 @@ static int64_t loops_of_slice(void (*repeat)(int64_t loops)) {
     return loops > 1 ? (int64_t)loops : 1;
 }
 
+// Returns what a slice of loops does per second, of which one does `work`.
+static double rate_of(void (*repeat)(int64_t loops), int64_t loops, double work) {
+    return (double)loops * work / time_loops(repeat, loops);
+}
+
 static double better_rate(double best, double work, double seconds) {
     double rate = work / seconds;
     return rate > best ? rate : best;
@@ -40,6 +47,11 @@ static double better_rate(double best, double work, double seconds) {
 static void measure_instructions(struct bench_cpu_peaks *peaks, double seconds) {
     const struct bench_instruction *here[BENCH_INSTRUCTIONS_MOST];
     int64_t loops[BENCH_INSTRUCTIONS_MOST], chain = loops_of_slice(bench_chain);
+    struct samples {
+        struct bench_window rate, per_cycle;
+    } *samples = calloc(1 + BENCH_INSTRUCTIONS_MOST, sizeof *samples), *clock = samples;
+    if (!samples)
+        return;
     for (const struct bench_instruction *i = bench_instructions;
          i->name && peaks->count < BENCH_INSTRUCTIONS_MOST; i++)
         if (i->is_here()) {
@@ -48,15 +60,26 @@ static void measure_instructions(struct bench_cpu_peaks *peaks, double seconds) 
             loops[peaks->count] = loops_of_slice(i->repeat);
             here[peaks->count++] = i;
         }
-    double end = bench_now() + seconds;
+    double end = bench_now() + seconds, before = rate_of(bench_chain, chain, BENCH_CHAIN_CYCLES);
     for (int round = 0; round < ROUNDS_LEAST || bench_now() < end; round++) {
-        peaks->clock_hz =
-            better_rate(peaks->clock_hz, (double)chain * BENCH_CHAIN_CYCLES, time_loops(bench_chain, chain));
+        double rate[BENCH_INSTRUCTIONS_MOST];
         for (int i = 0; i < peaks->count; i++)
-            peaks->instruction[i].rate =
-                better_rate(peaks->instruction[i].rate, (double)loops[i] * here[i]->operations,
-                            time_loops(here[i]->repeat, loops[i]));
+            rate[i] = rate_of(here[i]->repeat, loops[i], here[i]->operations);
+        double after = rate_of(bench_chain, chain, BENCH_CHAIN_CYCLES);
+        bench_window_add(&clock->rate, after);
+        for (int i = 0; i < peaks->count; i++) {
+            bench_window_add(&samples[1 + i].rate, rate[i]);
+            bench_window_add(&samples[1 + i].per_cycle, rate[i] / fmax(before, after));
+        }
+        before = after;
     }
+    peaks->clock_hz = bench_window_quantile(&clock->rate, BENCH_PEAK_QUANTILE);
+    for (int i = 0; i < peaks->count; i++) {
+        peaks->instruction[i].rate = bench_window_quantile(&samples[1 + i].rate, BENCH_PEAK_QUANTILE);
+        peaks->instruction[i].per_cycle =
+            bench_window_quantile(&samples[1 + i].per_cycle, BENCH_PEAK_QUANTILE);
+    }
+    free(samples);
     bench_measure_all_cores(peaks, here, loops, 2 * seconds);
 }
 

@@ -26,6 +26,16 @@ double bench_quantile(const double *sorted, int count, double q) {
     return sorted[low] + (at - low) * (sorted[high] - sorted[low]);
 }
 
+void bench_window_add(struct bench_window *s, double value) {
+    s->value[s->taken++ % BENCH_WINDOW] = value;
+}
+
+double bench_window_quantile(struct bench_window *s, double q) {
+    int count = s->taken < BENCH_WINDOW ? (int)s->taken : BENCH_WINDOW;
+    sort(s->value, count);
+    return bench_quantile(s->value, count, q);
+}
+
 // Draws a random number by PCG32 (Melissa O'Neill), with fixed state and increment.
 static uint32_t draw(uint64_t *state) {
     uint64_t old = *state;
