@@ -23,7 +23,7 @@ test: ## Install what is missing, build, run all tests
 	@tool/setup.sh test
 	@tool/test.sh test
 
-test-matrix: ## The tests in builds by clang, with sanitizers, and for the other architecture in an emulator, and of ops on Vulkan (CI runs test and this)
+test-matrix: ## The tests in builds by clang with sanitizers, and for the other architecture in an emulator, and of ops on Vulkan (CI runs test and this)
 	@tool/setup.sh matrix
 	@tool/test.sh matrix
 

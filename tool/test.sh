@@ -4,15 +4,15 @@
 #
 #   quick     what is built already, seeded samples, at most 15 seconds
 #   test      one build, all tests, and test/scripts/; as many run side by side as there are CPUs
-#   matrix    the tests in other builds: by clang, with ASan and UBSan, with TSan, and beside these "emulated"; and what `test` leaves to it
+#   matrix    the tests in other builds: by clang with ASan and UBSan, with TSan, and beside these "emulated"; and what `test` leaves to it
 #   emulated  the tests built for the other architecture, which an emulator runs as several CPU models
-#   long      test and matrix, with the largest sizes and a new seed
+#   long      test and matrix, with the largest sizes and a new seed, and the tests in a release build by clang
 #
 # `test` is what a newcomer runs, and is to take at most 12 minutes on two cores; where it takes samples, `matrix` runs the whole:
-# - tests of kernels that compilers make at run time (PoCL, XLA, the system's), whoever built the library: in clang's build;
-# - tests of the CPU's kernels and of CUDA's host side, and fuzzers: in both builds;
-# - scripts that build the tree again or run tests on another device: once;
-# - kernels of ops in the interpreter: in clang's build; sanitizers get the sample too, as the interpreter looks at every index.
+# - tests of kernels that compilers make at run time (PoCL, XLA, the system's), kernels of ops in the interpreter, tests of the CPU's
+#   kernels and of CUDA's host side, and fuzzers: in the same build. Sanitizers get a sample of the interpreter, which looks at every
+#   index itself;
+# - scripts that build the tree again or run tests on another device.
 # What took most processor time is told at the end: other programs do not lengthen it.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -26,8 +26,7 @@ if command -v ccache >/dev/null; then
 fi
 with_generator=-DZL_GEN=$PWD/build/zellige-gen
 jobs=(--jobs "$(nproc)")
-made_at_run_time=(device/test_{bm1690,delta_wy,desk,group_tile,hip,kernel,opencl,pjrt,tile_sizes,vulkan}) # words of tests
-built_in=(device/test_{cpu,cuda} fuzz/)
+sampled=(device/test_{bm1690,cpu,cuda,delta_wy,desk,group_tile,hip,kernel,opencl,pjrt,tile_sizes,vulkan} fuzz/) # words of tests
 of_matrix=(cpu_models.sh vulkan_native.sh vulkan_ops.sh follow_docs.py) # scripts
 passed=0 failed=0 skipped=0
 failures=()
@@ -154,6 +153,16 @@ tests() { # SECONDS that a script may take, TEST-OPTION...
     scripts "$limit"
 }
 
+clang_build() { # TEST-OPTION...
+    if command -v clang >/dev/null; then
+        part "clang: build" build build-clang all -DCMAKE_C_COMPILER=clang &&
+            part "clang: tests" build-clang/test "${jobs[@]}" "$@"
+    else
+        skipped=$((skipped + 1))
+        echo "skipped the clang build: clang is not installed"
+    fi
+}
+
 matrix() { # TEST-OPTION...
     local without_aslr status=0 start=$SECONDS script
     read -r -a without_aslr <<<"$(fixed_addresses)"
@@ -162,18 +171,10 @@ matrix() { # TEST-OPTION...
     # shellcheck disable=SC2016 # for that shell
     setsid bash -c 'tool/test.sh emulated >"$1" 2>&1; status=$?; times >"$1.times"; exit $status' _ "$tmp/emulated" &
     emulated=$!
-    if command -v clang >/dev/null; then
-        part "clang: build" build build-clang all -DCMAKE_C_COMPILER=clang &&
-            part "clang: tests" build-clang/test "${jobs[@]}" "$@"
-    else
-        skipped=$((skipped + 1))
-        echo "skipped the clang build: clang is not installed"
-        part "kernels made at run time" build/test "${jobs[@]}" "$@" "${made_at_run_time[@]}"
-    fi
-    part "kernels of the CPU, host side of CUDA, fuzzers" build/test "${jobs[@]}" "$@" "${built_in[@]}"
+    part "sampled so far" build/test "${jobs[@]}" --times 20 "$@" "${sampled[@]}"
     part "ASan, UBSan: build" build build-sanitize zellige_test -DZL_SANITIZE=address,undefined "$with_generator" \
         "-DCMAKE_C_COMPILER=$(sanitizing_compiler)" &&
-        part "ASan, UBSan: tests" env ASAN_OPTIONS=use_sigaltstack=0 build-sanitize/test "${jobs[@]}" --quick --timeout 1800 \
+        part "ASan, UBSan: tests" env ASAN_OPTIONS=use_sigaltstack=0 build-sanitize/test "${jobs[@]}" --quick --timeout 1800 --times 20 \
             --sample device/test_desk # LLVM, in PoCL, replaces that stack
     part "TSan: build" build build-tsan zellige_test -DZL_SANITIZE=thread "$with_generator" &&
         part "TSan: tests" env TSAN_OPTIONS=halt_on_error=1 "${without_aslr[@]}" \
@@ -196,7 +197,7 @@ quick)
 test)
     export SAMPLE=${SAMPLE:-150:1} LEAST=${LEAST:-45} # of the programs of pjrt_ops.sh
     samples=()
-    for word in "${made_at_run_time[@]}" "${built_in[@]}"; do samples+=(--sample "$word"); done
+    for word in "${sampled[@]}"; do samples+=(--sample "$word"); done
     tests 1500 "${samples[@]}"
     ;;
 matrix) matrix ;;
@@ -205,6 +206,7 @@ long)
     export ZL_LONG=1
     seed=$(date +%s)
     tests 14400 --long --timeout 7200 --seed "$seed"
+    clang_build --long --timeout 7200 --seed "$seed"
     matrix --long --timeout 7200 --seed "$seed"
     ;;
 *)
