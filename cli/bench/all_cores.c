@@ -123,7 +123,8 @@ static void lead(struct member *first, double end) {
     for (int round = 1; !over; round++) {
         for (int i = 0; i < crew->peaks->count; i++) {
             if (i == crew->peaks->count - 1) {
-                over = bench_now() >= end || (round % ROUNDS_BETWEEN_LOOKS == 0 && is_clear(crew));
+                bool looks = round % ROUNDS_BETWEEN_LOOKS == 0;
+                over = bench_now() >= end || (looks && is_clear(crew));
                 atomic_store(&crew->over, over);
             }
             run_slice(first, i);
@@ -139,7 +140,8 @@ static void lead(struct member *first, double end) {
 // that is more.
 static void raise_single_cores(struct bench_cpu_peaks *peaks) {
     for (int i = 0; i < peaks->count; i++)
-        peaks->instruction[i].rate = fmax(peaks->instruction[i].rate, peaks->instruction[i].all / peaks->threads);
+        peaks->instruction[i].rate =
+            fmax(peaks->instruction[i].rate, peaks->instruction[i].all / peaks->threads);
 }
 
 void bench_measure_all_cores(struct bench_cpu_peaks *peaks, const struct bench_instruction **instruction,

@@ -1,8 +1,8 @@
 // cpu_peaks.c - measures what the CPU can do at most: the clock, each multiply-add instruction on one core,
 // and memory. It takes slices of a tenth of a millisecond of each in turn. Other programs that run in some
-// slices do not matter, because a slice that one in fifty exceeds counts; nor does a slice that seems
-// faster than the core is, as when a virtual machine's clock jumps. A rate per cycle is that of a slice at the
-// clock measured right before or after it, the higher one, as the clock may change at any time.
+// slices do not matter, because a slice that one in fifty exceeds counts; nor does a slice that seems faster
+// than the core is, as when a virtual machine's clock jumps. A rate per cycle is that of a slice at the clock
+// measured right before or after it, the higher one, as the clock may change at any time.
 
 #include "bench.h"
 

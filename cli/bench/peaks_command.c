@@ -21,7 +21,7 @@ static double in_table(const struct bench_machine *machine, const struct bench_s
     for (int i = 0; i < text_json_count(cpus); i++)
         if (!strcmp(text_json_text_of(text_json_at(cpus, i), "id"), machine->cpu.id))
             return text_json_number_of(text_json_get(text_json_at(cpus, i), "ops_per_cycle_per_core"),
-                                        bench_dtype_name(dtype));
+                                       bench_dtype_name(dtype));
     return NAN;
 }
 
@@ -91,7 +91,8 @@ static int run(const struct invocation *call) {
 const struct command cli_bench_peaks = {
     .name = "bench peaks",
     .summary = "What this CPU can do at most: clock, multiply-adds of each dtype, memory",
-    .details = "Short slices, of which the best fiftieth counts: other processes that use the machine do not show.",
+    .details = "Short slices, of which the best fiftieth counts: other processes that use the machine do not "
+               "show.",
     .options = options,
     .run = run,
 };
