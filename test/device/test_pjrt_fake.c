@@ -342,3 +342,73 @@ TEST(any_call_may_fail_ahead) {
     }
     CHECK(failures >= 4);
 }
+
+// Times of executions ----------------------------------------------------------------------------------------
+
+static bool has_profiler(const char *word) {
+    const char *is = getenv("FAKE_PJRT"), *at = is ? strstr(is, "profiler") : NULL;
+    return at && (!*word || (at[8] == '=' && !strncmp(at + 9, word, strlen(word))));
+}
+
+// Runs a program three times under a profile. Stores the profile's table and timeline, which the caller
+// frees.
+static void profile_three_runs(char **table, char **timeline) {
+    char path[300];
+    snprintf(path, sizeof path, "%s/timeline.json", test_folder());
+    ZL_SCOPE {
+        REQUIRE(zl_use_device("pjrt") && zl_eval(twice(from_host(), 3)));
+        REQUIRE(zl_profile_begin(path));
+        for (int i = 0; i < 3; i++) {
+            zl_array y = twice(from_host(), 3);
+            CHECK(is_twice(y, 3));
+        }
+        *table = zl_profile_end();
+        *timeline = file_read(path, NULL);
+    }
+    REQUIRE(*table && *timeline);
+    check_nothing_is_left();
+    CHECK_EQ_INT(fake.alive("profiler"), 0);
+}
+
+// Returns how often a part occurs in a text.
+static int count_of(const char *text, const char *part) {
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, part)); at += strlen(part))
+        count++;
+    return count;
+}
+
+TEST(the_profiler_times_executions) {
+    static const char event[] = "\"cat\":\"kernel\",\"name\":\"XLA program\"";
+    char *table = NULL, *timeline = NULL;
+    profile_three_runs(&table, &timeline);
+    bool streams = has_profiler("streams"), lost = has_profiler("lost");
+    CHECK_EQ_INT(count_of(timeline, event), !has_profiler("") || lost ? 0 : streams ? 6 : 3);
+    if (!has_profiler(""))
+        CHECK_HAS(table, "pjrt: the plugin has no profiler");
+    else if (lost)
+        CHECK_HAS(table, "shows more or less than was executed");
+    else
+        for (int i = 1; i <= 3; i++) {
+            char took[32];
+            snprintf(took, sizeof took, "\"dur\":%d.%03d,", streams ? i / 2 : i, streams ? i % 2 * 500 : 0);
+            if (!CHECK(strstr(timeline, took)))
+                test_note("no %s in %s", took, timeline);
+        }
+    memory_free(table);
+    memory_free(timeline);
+}
+
+TEST(a_profiler_may_fail) {
+    static const char *const functions[] = {"Profiler_Create", "Profiler_Start", "Profiler_Stop",
+                                            "Profiler_CollectData", "Profiler_Destroy"};
+    for (size_t i = 0; has_profiler("") && i < COUNT(functions); i++) {
+        char *table = NULL, *timeline = NULL;
+        fake.fail(functions[i], 1, INTERNAL);
+        profile_three_runs(&table, &timeline);
+        fake.heal();
+        CHECK_HAS(table, "pjrt: the plugin's profiler fails, so that nothing has a time: INTERNAL: ");
+        memory_free(table);
+        memory_free(timeline);
+    }
+}

@@ -112,6 +112,9 @@ TEST(under_the_fake_plugin) {
     run_under("grown,minor=200", "");
     run_under("late", "");
     run_under("mute", "");
+    run_under("profiler", "");
+    run_under("profiler=streams", "");
+    run_under("profiler=lost", "--except fail");
     run_under("minor=40,short=71", "--except ahead --except lone"); // this plugin lacks the functions for
                                                                     // compiling ahead
 }

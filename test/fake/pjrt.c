@@ -12,6 +12,8 @@
 //   late              events are not done until something waits for them
 //   units=N           number of devices, 2 otherwise; memory=N: bytes of each
 //   kind=TEXT         name of the kind of these devices
+//   profiler          it has a profiler: the k-th execution takes k microseconds. profiler=streams: that shows
+//                     two kernels per execution, of half of the time each; profiler=lost: that lacks one
 // Tests find fake_fail and the like (fake.h) by dlsym.
 
 #include "device/pjrt/pjrt_abi.h"
@@ -414,6 +416,161 @@ FUNCTION_OF_ENDS(LoadedExecutable_Destroy) {
     end(check(a->executable, "program", "LoadedExecutable_Destroy"));
 }
 
+// The profiler ----------------------------------------------------------------------------------------------
+
+enum { TRACED_MOST = 64, NUMBER = 0, BYTES = 2 };
+static struct {
+    bool is_on;
+    int unit[TRACED_MOST], count;
+    uint8_t space[16 << 10]; // what collect gave
+} trace;
+
+static void trace_execution(const struct pjrt_device *unit) {
+    pthread_mutex_lock(&lock);
+    if (trace.is_on && trace.count < TRACED_MOST)
+        trace.unit[trace.count++] = (int)((const char *)(const void *)unit - unit_of);
+    pthread_mutex_unlock(&lock);
+}
+
+// Returns whether FAKE_PJRT has profiler=WORD.
+static bool has_profiler(const char *word) {
+    const char *text = setting("profiler");
+    return text && !strncmp(text, word, strlen(word));
+}
+
+// A protobuf message that is being written.
+struct message {
+    uint8_t byte[4 << 10];
+    size_t size;
+};
+
+static void put_varint(struct message *m, uint64_t value) {
+    for (; value >= 0x80; value >>= 7)
+        m->byte[m->size++] = (uint8_t)(value | 0x80);
+    m->byte[m->size++] = (uint8_t)value;
+}
+
+static void put_number(struct message *m, int field, uint64_t value) {
+    put_varint(m, (uint64_t)(field << 3 | NUMBER));
+    put_varint(m, value);
+}
+
+static void put_bytes(struct message *m, int field, const void *data, size_t size) {
+    put_varint(m, (uint64_t)(field << 3 | BYTES));
+    put_varint(m, size);
+    memcpy(m->byte + m->size, data, size);
+    m->size += size;
+}
+
+// Appends a line of an XPlane with `parts` events per execution, 5 us after each other.
+static void put_line(struct message *plane, const char *name, int unit, int parts) {
+    struct message line = {0};
+    uint64_t executions = 0;
+    put_bytes(&line, 2, name, strlen(name));
+    put_number(&line, 3, 1000000); // ns
+    for (int i = has_profiler("lost"); i < trace.count; i++)
+        for (int k = 0; trace.unit[i] == unit && k < parts; k++) {
+            struct message event = {0};
+            uint64_t each = 1000000 * ++executions / (uint64_t)parts; // ps
+            executions -= k < parts - 1;
+            put_number(&event, 1, 7);
+            put_number(&event, 2, 5000000 * executions + (uint64_t)k * each);
+            put_number(&event, 3, each);
+            put_bytes(&line, 4, event.byte, event.size);
+        }
+    put_bytes(plane, 3, line.byte, line.size);
+}
+
+static size_t make_space(void) {
+    struct message space = {0};
+    bool streams = has_profiler("streams");
+    for (int unit = 0; unit < UNITS_MOST; unit++) {
+        struct message plane = {0};
+        char name[32];
+        snprintf(name, sizeof name, unit ? "/device:%s:%d" : "/device:%s:0", streams ? "GPU" : "TPU", unit);
+        put_number(&plane, 1, (uint64_t)unit);
+        put_bytes(&plane, 2, name, strlen(name));
+        put_line(&plane, "Steps", unit, 1);
+        put_line(&plane, streams ? "Stream #13(Compute)" : "XLA Modules", unit, streams ? 2 : 1);
+        put_bytes(&space, 1, plane.byte, plane.size);
+    }
+    memcpy(trace.space, space.byte, space.size);
+    return space.size;
+}
+
+// Counts a call of the profiler, and returns an error if it is to fail.
+static struct pjrt_profiler_error *refuse_profiling(const char *function) {
+    return (struct pjrt_profiler_error *)(void *)refuse(function, SIZE_MAX, 0);
+}
+
+static void profiler_error_destroy(struct pjrt_profiler_error_arguments *a) {
+    end(check(a->error, "error", "error_destroy"));
+}
+
+static void profiler_error_message(struct pjrt_profiler_message *a) {
+    const struct thing *t = check(a->error, "error", "error_message");
+    a->message = t->message;
+    a->message_size = strlen(t->message);
+}
+
+static struct pjrt_profiler_error *profiler_create(struct pjrt_profiler_create *a) {
+    struct pjrt_profiler_error *refused = refuse_profiling("Profiler_Create");
+    if (!refused && (a->options_size != 4 || memcmp(a->options, "\x18\x01\x28\x01", 4)))
+        return (struct pjrt_profiler_error *)(void *)error(INVALID, "options that trace no device");
+    if (!refused)
+        a->profiler = (struct pjrt_profiler *)(void *)make("profiler");
+    return refused;
+}
+
+static struct pjrt_profiler_error *profiler_destroy(struct pjrt_profiler_arguments *a) {
+    trace.is_on = false;
+    end(check(a->profiler, "profiler", "Profiler_Destroy"));
+    return refuse_profiling("Profiler_Destroy");
+}
+
+static struct pjrt_profiler_error *profiler_start(struct pjrt_profiler_arguments *a) {
+    struct pjrt_profiler_error *refused = refuse_profiling("Profiler_Start");
+    check(a->profiler, "profiler", "Profiler_Start");
+    trace.is_on = !refused;
+    trace.count = 0;
+    return refused;
+}
+
+static struct pjrt_profiler_error *profiler_stop(struct pjrt_profiler_arguments *a) {
+    check(a->profiler, "profiler", "Profiler_Stop");
+    trace.is_on = false;
+    return refuse_profiling("Profiler_Stop");
+}
+
+// Gives its own buffer at once, and one zero more than the XSpace has, as libtpu does; with streams, the size
+// first.
+static struct pjrt_profiler_error *profiler_collect(struct pjrt_profiler_collect *a) {
+    struct pjrt_profiler_error *refused = refuse_profiling("Profiler_CollectData");
+    check(a->profiler, "profiler", "Profiler_CollectData");
+    if (refused)
+        return refused;
+    bool is_own = !has_profiler("streams");
+    a->buffer_size = make_space() + is_own;
+    if (a->buffer)
+        memcpy(a->buffer, trace.space, a->buffer_size);
+    else if (is_own)
+        a->buffer = trace.space;
+    return NULL;
+}
+
+static const struct pjrt_profiler_api profiler_api = {.struct_size = sizeof profiler_api,
+                                                      .error_destroy = profiler_error_destroy,
+                                                      .error_message = profiler_error_message,
+                                                      .create = profiler_create,
+                                                      .destroy = profiler_destroy,
+                                                      .start = profiler_start,
+                                                      .stop = profiler_stop,
+                                                      .collect = profiler_collect};
+static struct pjrt_profiler_extension profiler = {.base = {sizeof profiler, PJRT_EXTENSION_PROFILER, NULL},
+                                                  .api = &profiler_api};
+// One of another kind before it.
+static struct pjrt_extension other = {sizeof other, 5, &profiler.base};
+
 static struct pjrt_error *run_program(struct thing *p, struct pjrt_LoadedExecutable_Execute *a, int code) {
     struct tensor type[2][FAKE_ARGUMENTS];
     int count[2];
@@ -445,6 +602,7 @@ static struct pjrt_error *run_program(struct thing *p, struct pjrt_LoadedExecuta
     }
     if (!is_poisoned)
         text_run(p->text, from, to);
+    trace_execution(a->device);
     for (int i = 0; i < count[1]; i++)
         a->outputs[0][i] = (struct pjrt_buffer *)(void *)made[i];
     if (a->done)
@@ -625,6 +783,7 @@ const struct pjrt_api *GetPjrtApi(void) {
                                           .minor = (int)number("minor", 81)};
     if (without < most)
         memset((char *)&table + head + sizeof(void *) * without, 0, sizeof(void *));
+    table.extensions = setting("profiler") ? &other : NULL;
     if (setting("fail"))
         fail("", (int)number("fail", 0), (int)number("code", INTERNAL));
     return &table;

@@ -111,4 +111,5 @@ const struct device device_pjrt = {
     .unpin = pjrt_unpin,
     .record = pjrt_record,
     .wait = pjrt_wait,
+    .profile_end = pjrt_profile_end,
 };

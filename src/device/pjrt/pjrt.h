@@ -7,6 +7,8 @@
 //     pjrt_program.c  segments: rendered by hlo/, executed
 //     pjrt_ahead.c    programs compiled for chips that need not be present
 //     pjrt_hlo.c      compiled modules as text
+//     pjrt_profile.c  when executions ran, for the profiler
+//     pjrt_proto.c    protobuf messages
 //     pjrt.c          the table of the device
 
 #ifndef PJRT_H
@@ -15,6 +17,7 @@
 #include "device/device.h"
 #include "device/hlo/hlo.h"
 #include "device/pjrt/pjrt_abi.h"
+#include "device/profile/profile.h"
 
 // Declares a struct that a plugin reads, with the named members set, and room for members that later versions
 // add: `var.a`.
@@ -31,6 +34,7 @@
     bool var##_ok =                                          \
         pjrt_good(#function, PJRT_HAS(pjrt_api(), function) ? pjrt_api()->function(&var.a) : &pjrt_missing)
 
+extern const struct device device_pjrt;
 extern struct pjrt_error pjrt_missing; // the error of a function that the plugin does not have
 // Returns true if `error` is NULL, or false, with an error that names the function, and destroys `error`.
 bool pjrt_good(const char *function, struct pjrt_error *error);
@@ -68,6 +72,36 @@ const char *pjrt_detail(void);
 // stores the sum of the cycles that its compiler estimates (pjrt_hlo.c). Returns NULL, with an error, if that
 // fails.
 char *pjrt_hlo_text(const uint8_t *bytes, size_t size, double *cycles);
+
+// A protobuf message is a list of fields, each of which has a number, a kind and a value.
+enum { PJRT_PROTO_NUMBER = 0, PJRT_PROTO_WIDE = 1, PJRT_PROTO_BYTES = 2, PJRT_PROTO_WORD = 5 };
+struct pjrt_proto {
+    const uint8_t *at, *end; // what is not read yet
+};
+struct pjrt_field {
+    int number, kind;
+    uint64_t value;         // of a number
+    struct pjrt_proto part; // of bytes: the text, message or packed numbers
+};
+// Reads a number of packed numbers.
+uint64_t pjrt_proto_number(struct pjrt_proto *p);
+// Reads the next field. Returns false at the end, or if the bytes are no protobuf message.
+bool pjrt_proto_next(struct pjrt_proto *p, struct pjrt_field *f);
+
+// An execution whose time a profile records.
+struct pjrt_timed {
+    int unit;
+    struct profile_record record;
+    struct profile_work before;
+    int64_t begin; // as of clock_ns()
+};
+// Returns whether a profile is being recorded and the plugin has a profiler, which is started then. No other
+// execution is enqueued until pjrt_profile_close is called with the same *t. Sets no error.
+bool pjrt_profile_open(struct pjrt_timed *t, int unit, int lane);
+// Adds the execution to the profile if it was enqueued.
+void pjrt_profile_close(struct pjrt_timed *t, const struct pjrt_executable *executable, bool is_enqueued);
+// Reports when all these executions ran: profile_end of struct device.
+void pjrt_profile_end(void);
 
 // Implement the entries of struct device with these names.
 void *pjrt_put(int unit, const struct buffer_form *form, const void *from);

@@ -1,7 +1,8 @@
 // pjrt_abi.h - the part of PJRT's C interface that Zellige uses, of version 0.114; it fits every version
 // since 0.40.
 //
-// Every struct begins with its size and a list of extensions, which is empty. A plugin refuses one that is
+// Every struct begins with its size and a list of extensions, which is empty but for that of the table of
+// functions. A plugin refuses one that is
 // smaller than its own and takes a larger one: PJRT_ROOM is room for members that later versions add, which
 // are 0. Offsets and sizes are those of the header of xla-cpu-pjrt 0.0.1.
 
@@ -308,6 +309,66 @@ struct pjrt_api {
 #define USED(name)  struct pjrt_error *(*name)(struct pjrt_##name * arguments);
 #define OTHER(name) void *name;
 #include "device/pjrt/pjrt_calls.def"
+};
+
+// Extensions ------------------------------------------------------------------------------------------------
+
+// A member of the list of extensions of the table of functions.
+enum { PJRT_EXTENSION_PROFILER = 1 };
+struct pjrt_extension {
+    size_t struct_size;
+    int type;
+    struct pjrt_extension *next;
+};
+
+struct pjrt_profiler_error;
+struct pjrt_profiler;
+// The arguments of the profiler's functions. Plugins check the sizes of those that have `own`, and of no
+// others.
+struct pjrt_profiler_error_arguments {
+    size_t struct_size;
+    void *own;
+    struct pjrt_profiler_error *error;
+};
+struct pjrt_profiler_message {
+    size_t struct_size;
+    void *own;
+    const struct pjrt_profiler_error *error;
+    const char *message;
+    size_t message_size;
+};
+struct pjrt_profiler_create {
+    size_t struct_size;
+    const char *options; // ProfileOptions
+    size_t options_size;
+    struct pjrt_profiler *profiler;
+};
+struct pjrt_profiler_arguments {
+    size_t struct_size;
+    struct pjrt_profiler *profiler;
+};
+struct pjrt_profiler_collect {
+    size_t struct_size;
+    struct pjrt_profiler *profiler;
+    uint8_t *buffer; // an XSpace; that of the plugin, or, if it gives only the size, one for a second call
+    size_t buffer_size;
+};
+struct pjrt_profiler_api {
+    size_t struct_size;
+    void *own;
+    void (*error_destroy)(struct pjrt_profiler_error_arguments *arguments);
+    void (*error_message)(struct pjrt_profiler_message *arguments);
+    void *error_code;
+    struct pjrt_profiler_error *(*create)(struct pjrt_profiler_create *arguments);
+    struct pjrt_profiler_error *(*destroy)(struct pjrt_profiler_arguments *arguments);
+    struct pjrt_profiler_error *(*start)(struct pjrt_profiler_arguments *arguments);
+    struct pjrt_profiler_error *(*stop)(struct pjrt_profiler_arguments *arguments);
+    struct pjrt_profiler_error *(*collect)(struct pjrt_profiler_collect *arguments);
+};
+struct pjrt_profiler_extension {
+    struct pjrt_extension base;
+    const struct pjrt_profiler_api *api;
+    int64_t context;
 };
 
 // Whether a plugin's table reaches that far: the table only grows at its end.

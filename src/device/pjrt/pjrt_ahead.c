@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const struct device device_pjrt;
-
 struct zl_ahead_ {
     struct pjrt_topology *topology;
     const struct hlo_target *target; // or NULL

@@ -1,70 +1,23 @@
 // pjrt_hlo.c - prints a compiled module as text. Reads those parts of HloModuleProto, the form in which
-// plugins return it, that matter to a reader.
-//
-// A protobuf message is a list of fields, each of which has a number, a kind and a value. Unknown fields are
-// skipped, so that newer compilers do no harm.
+// plugins return it, that matter to a reader. Unknown fields are skipped, so that newer compilers do no harm.
 
 #include "device/pjrt/pjrt.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROTO_NUMBER = 0, PROTO_WIDE = 1, PROTO_BYTES = 2, PROTO_WORD = 5 };
-
-struct proto {
-    const uint8_t *at, *end;
-};
-
-struct field {
-    int number, kind;
-    uint64_t value;    // of a number
-    struct proto part; // of bytes
-};
-
-static uint64_t read_number(struct proto *p) {
-    uint64_t out = 0;
-    for (int shift = 0; p->at < p->end && shift < 64; shift += 7) {
-        uint8_t byte = *p->at++;
-        out |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80)
-            return out;
-    }
-    p->at = p->end; // truncated
-    return out;
-}
-
-// Reads the next field. Returns false at the end, or if the bytes are no protobuf message.
-static bool next(struct proto *p, struct field *f) {
-    if (p->at >= p->end)
-        return false;
-    uint64_t head = read_number(p);
-    *f = (struct field){.number = (int)(head >> 3), .kind = (int)(head & 7)};
-    uint64_t size = f->kind == PROTO_WIDE ? 8 : f->kind == PROTO_WORD ? 4 : 0;
-    if (f->kind == PROTO_NUMBER) {
-        f->value = read_number(p);
-        return true;
-    }
-    if (f->kind == PROTO_BYTES)
-        size = read_number(p);
-    if (size > (uint64_t)(p->end - p->at) || (f->kind != PROTO_BYTES && !size))
-        return false;
-    f->part = (struct proto){p->at, p->at + size};
-    p->at += size;
-    return true;
-}
-
-static void add_bytes(struct text *out, struct proto p) {
+static void add_bytes(struct text *out, struct pjrt_proto p) {
     text_bytes(out, (const char *)p.at, (int)MIN_OF(p.end - p.at, 1 << 28));
 }
 
 // Appends the numbers of a field, which may be packed into one field or come one by one.
-static void add_numbers(struct text *out, const struct field *f) {
-    struct proto p = f->part;
-    if (f->kind == PROTO_NUMBER)
+static void add_numbers(struct text *out, const struct pjrt_field *f) {
+    struct pjrt_proto p = f->part;
+    if (f->kind == PJRT_PROTO_NUMBER)
         text_add(out, "%s%lld", out->len && out->data[out->len - 1] != '[' ? "," : "", (long long)f->value);
-    while (f->kind == PROTO_BYTES && p.at < p.end)
+    while (f->kind == PJRT_PROTO_BYTES && p.at < p.end)
         text_add(out, "%s%lld", out->len && out->data[out->len - 1] != '[' ? "," : "",
-                 (long long)read_number(&p));
+                 (long long)pjrt_proto_number(&p));
 }
 
 // Shapes ----------------------------------------------------------------------------------------------------
@@ -78,20 +31,20 @@ static const char *type_name(uint64_t type) {
 
 // Appends the order of the axes in memory, and tiles, as in {1,0:T(8,128)(2,1)}; memory space 1 is on the
 // chip.
-static void add_layout(struct text *out, struct proto p) {
-    struct field f;
+static void add_layout(struct text *out, struct pjrt_proto p) {
+    struct pjrt_field f;
     struct text order = {0}, tiles = {0};
     uint64_t space = 0;
-    while (next(&p, &f)) {
+    while (pjrt_proto_next(&p, &f)) {
         if (f.number == 1)
             add_numbers(&order, &f);
         if (f.number == 8)
             space = f.value;
-        struct proto tile = f.part;
+        struct pjrt_proto tile = f.part;
         if (f.number == 6) {
-            struct field g;
+            struct pjrt_field g;
             struct text sizes = {0};
-            while (next(&tile, &g))
+            while (pjrt_proto_next(&tile, &g))
                 if (g.number == 1)
                     add_numbers(&sizes, &g);
             text_add(&tiles, "(%s)", sizes.len ? sizes.data : "");
@@ -104,18 +57,18 @@ static void add_layout(struct text *out, struct proto p) {
     text_free(&tiles);
 }
 
-static void add_shape(struct text *out, struct proto p, int depth) {
-    struct field f;
+static void add_shape(struct text *out, struct pjrt_proto p, int depth) {
+    struct pjrt_field f;
     struct text dims = {0}, layout = {0}, parts = {0};
     uint64_t type = 0;
-    while (next(&p, &f)) {
+    while (pjrt_proto_next(&p, &f)) {
         if (f.number == 2)
             type = f.value;
         else if (f.number == 3)
             add_numbers(&dims, &f);
-        else if (f.number == 5 && f.kind == PROTO_BYTES)
+        else if (f.number == 5 && f.kind == PJRT_PROTO_BYTES)
             add_layout(&layout, f.part);
-        else if (f.number == 4 && f.kind == PROTO_BYTES && depth < 8) {
+        else if (f.number == 4 && f.kind == PJRT_PROTO_BYTES && depth < 8) {
             text_add(&parts, parts.len ? ", " : "");
             add_shape(&parts, f.part, depth + 1);
         }
@@ -140,17 +93,17 @@ struct hlo_reader {
 
 struct name {
     int64_t id;
-    struct proto text;
+    struct pjrt_proto text;
 };
 
 // Reads the name (field 1) and the id of an instruction (field 35) or a computation (field 5).
-static struct name read_name(struct proto p, int id_field) {
+static struct name read_name(struct pjrt_proto p, int id_field) {
     struct name out = {0};
-    struct field f;
-    while (next(&p, &f)) {
-        if (f.number == 1 && f.kind == PROTO_BYTES)
+    struct pjrt_field f;
+    while (pjrt_proto_next(&p, &f)) {
+        if (f.number == 1 && f.kind == PJRT_PROTO_BYTES)
             out.text = f.part;
-        if (f.number == id_field && f.kind == PROTO_NUMBER)
+        if (f.number == id_field && f.kind == PJRT_PROTO_NUMBER)
             out.id = (int64_t)f.value;
     }
     return out;
@@ -164,18 +117,18 @@ static void keep_name(struct hlo_reader *r, struct name n) {
         memory_free(text);
 }
 
-static void add_names(struct hlo_reader *r, struct text *out, const struct field *f) {
-    struct proto p = f->part;
-    bool is_packed = f->kind == PROTO_BYTES;
+static void add_names(struct hlo_reader *r, struct text *out, const struct pjrt_field *f) {
+    struct pjrt_proto p = f->part;
+    bool is_packed = f->kind == PJRT_PROTO_BYTES;
     for (bool more = true; more && (!is_packed || p.at < p.end); more = is_packed) {
-        int64_t id = (int64_t)(is_packed ? read_number(&p) : f->value);
+        int64_t id = (int64_t)(is_packed ? pjrt_proto_number(&p) : f->value);
         const char *name = map_get(&r->names, &id, sizeof id);
         text_add(out, "%s%%%s", out->len ? ", " : "", name ? name : "?");
     }
 }
 
 // Returns the cycles that the compiler estimated in its remarks, or 0 if it has none.
-static double cycles_of(struct proto config) {
+static double cycles_of(struct pjrt_proto config) {
     static const char key[] = "\"estimated_cycles\":";
     size_t size = (size_t)(config.end - config.at);
     const char *at = size ? memmem(config.at, size, key, sizeof key - 1) : NULL;
@@ -189,12 +142,12 @@ static double cycles_of(struct proto config) {
     return strtod(digits, NULL);
 }
 
-static void add_instruction(struct hlo_reader *r, struct proto p, int64_t root) {
-    struct field f;
-    struct proto opcode = {0}, shape = {0}, target = {0}, config = {0};
+static void add_instruction(struct hlo_reader *r, struct pjrt_proto p, int64_t root) {
+    struct pjrt_field f;
+    struct pjrt_proto opcode = {0}, shape = {0}, target = {0}, config = {0};
     struct text operands = {0}, called = {0};
     struct name n = read_name(p, 35);
-    while (next(&p, &f)) {
+    while (pjrt_proto_next(&p, &f)) {
         if (f.number == 2)
             opcode = f.part;
         else if (f.number == 3)
@@ -230,45 +183,45 @@ static void add_instruction(struct hlo_reader *r, struct proto p, int64_t root) 
     text_free(&called);
 }
 
-static void add_computation(struct hlo_reader *r, struct proto p, int64_t entry) {
+static void add_computation(struct hlo_reader *r, struct pjrt_proto p, int64_t entry) {
     struct name n = read_name(p, 5);
-    struct field f;
+    struct pjrt_field f;
     int64_t root = -1;
-    for (struct proto q = p; next(&q, &f);)
-        if (f.number == 6 && f.kind == PROTO_NUMBER)
+    for (struct pjrt_proto q = p; pjrt_proto_next(&q, &f);)
+        if (f.number == 6 && f.kind == PJRT_PROTO_NUMBER)
             root = (int64_t)f.value;
     text_add(&r->out, n.id == entry ? "\nENTRY %%" : "\n%%");
     add_bytes(&r->out, n.text);
     text_add(&r->out, " {\n");
-    while (next(&p, &f))
-        if (f.number == 2 && f.kind == PROTO_BYTES)
+    while (pjrt_proto_next(&p, &f))
+        if (f.number == 2 && f.kind == PJRT_PROTO_BYTES)
             add_instruction(r, f.part, root);
     text_add(&r->out, "}\n");
 }
 
 // Reads the names of all computations and their instructions.
-static void read_names(struct hlo_reader *r, struct proto module) {
-    struct field f, g;
-    while (next(&module, &f)) {
-        if (f.number != 3 || f.kind != PROTO_BYTES)
+static void read_names(struct hlo_reader *r, struct pjrt_proto module) {
+    struct pjrt_field f, g;
+    while (pjrt_proto_next(&module, &f)) {
+        if (f.number != 3 || f.kind != PJRT_PROTO_BYTES)
             continue;
         keep_name(r, read_name(f.part, 5));
-        for (struct proto p = f.part; next(&p, &g);)
-            if (g.number == 2 && g.kind == PROTO_BYTES)
+        for (struct pjrt_proto p = f.part; pjrt_proto_next(&p, &g);)
+            if (g.number == 2 && g.kind == PJRT_PROTO_BYTES)
                 keep_name(r, read_name(g.part, 35));
     }
 }
 
 // Returns the HLO module in p. Plugins return the bare module, or a message whose first field is the module
 // and that also has its options.
-static struct proto find_module(struct proto p) {
-    struct field f, g;
-    struct proto q = p;
-    if (!next(&q, &f) || f.number != 1 || f.kind != PROTO_BYTES)
+static struct pjrt_proto find_module(struct pjrt_proto p) {
+    struct pjrt_field f, g;
+    struct pjrt_proto q = p;
+    if (!pjrt_proto_next(&q, &f) || f.number != 1 || f.kind != PJRT_PROTO_BYTES)
         return p;
-    struct proto inner = f.part;
-    for (struct proto all = f.part; next(&all, &g);)
-        if (g.number == 3 && g.kind == PROTO_BYTES)
+    struct pjrt_proto inner = f.part;
+    for (struct pjrt_proto all = f.part; pjrt_proto_next(&all, &g);)
+        if (g.number == 3 && g.kind == PJRT_PROTO_BYTES)
             return inner;
     return p;
 }
@@ -280,21 +233,21 @@ static void free_name(const void *key, size_t bytes, void *value, void *data) {
 
 char *pjrt_hlo_text(const uint8_t *bytes, size_t size, double *cycles) {
     struct hlo_reader r = {0};
-    struct proto module = find_module((struct proto){bytes, bytes + size});
-    struct field f;
+    struct pjrt_proto module = find_module((struct pjrt_proto){bytes, bytes + size});
+    struct pjrt_field f;
     int64_t entry = -1;
     read_names(&r, module);
-    for (struct proto p = module; next(&p, &f);) {
-        if (f.number == 1 && f.kind == PROTO_BYTES) {
+    for (struct pjrt_proto p = module; pjrt_proto_next(&p, &f);) {
+        if (f.number == 1 && f.kind == PJRT_PROTO_BYTES) {
             text_add(&r.out, "HloModule ");
             add_bytes(&r.out, f.part);
             text_add(&r.out, "\n");
         }
-        if (f.number == 6 && f.kind == PROTO_NUMBER)
+        if (f.number == 6 && f.kind == PJRT_PROTO_NUMBER)
             entry = (int64_t)f.value;
     }
-    for (struct proto p = module; next(&p, &f);)
-        if (f.number == 3 && f.kind == PROTO_BYTES)
+    for (struct pjrt_proto p = module; pjrt_proto_next(&p, &f);)
+        if (f.number == 3 && f.kind == PJRT_PROTO_BYTES)
             add_computation(&r, f.part, entry);
     map_each(&r.names, free_name, NULL);
     map_free(&r.names);

@@ -78,8 +78,6 @@ void pjrt_drop(struct program *p) {
     memory_free(p);
 }
 
-extern const struct device device_pjrt;
-
 static const struct hlo_target *target_of(int unit) {
     return pjrt_is_tpu() ? hlo_target_of(pjrt_model(unit)) : NULL;
 }
@@ -220,11 +218,15 @@ static bool find_arguments(struct execution *e) {
 static bool execute(struct execution *e, struct pjrt_executable *executable) {
     PJRT_MAKE(execute_options, how, .kept = e->kept, .kept_count = (size_t)e->kepts);
     struct pjrt_event *done = NULL;
+    struct pjrt_timed timed;
+    bool is_timed = pjrt_profile_open(&timed, e->unit, e->b->lane);
     PJRT_CALL(LoadedExecutable_Execute, run, .executable = executable, .options = &how.a,
               .arguments = (struct pjrt_buffer *const *const[]){e->argument}, .devices = 1,
               .argument_count = (size_t)(e->hlo->arguments + (e->hlo->words > 0)),
               .outputs = (struct pjrt_buffer * *const[]){e->output}, .done = &done,
               .device = pjrt_device(e->unit));
+    if (is_timed)
+        pjrt_profile_close(&timed, executable, run_ok);
     counter_add(COUNTER_LAUNCHES, run_ok);
     if (run_ok)
         pjrt_asked(e->unit, done);
