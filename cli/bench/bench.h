@@ -341,7 +341,22 @@ struct bench_timing {
     int least, most;              // samples
     bool wipe;                    // caches are wiped before each sample
     bool zeros;
+    char clock[8]; // "host" or "device"; "": the device's for a device that runs whole programs and tells it
 };
+
+// What tells how long a run took.
+enum bench_clock {
+    BENCH_CLOCK_HOST,   // the host's, from the call to the result
+    BENCH_CLOCK_DEVICE, // the device's, of its work only
+    BENCH_CLOCK_MODEL,  // none: a model of the chip
+    BENCH_CLOCKS
+};
+// Returns the name of a clock.
+const char *bench_clock_name(enum bench_clock clock);
+// Returns what reports say of a row with this clock; "" of the host's.
+const char *bench_clock_remark(enum bench_clock clock);
+// Returns the clock of this name; BENCH_CLOCK_HOST if there is none, as in runs before the name was kept.
+enum bench_clock bench_clock_find(const char *name);
 struct bench_samples {
     double *second; // seconds per run of each sample, in the order in which they were taken; freed by the
                     // caller
@@ -351,6 +366,7 @@ struct bench_samples {
     bool stable;    // the last samples agreed
     bool slope;     // the cost of starting is subtracted, which follows from samples of two lengths
     double start;   // seconds that were subtracted for starting
+    enum bench_clock clock;
 };
 // Takes samples of a prepared work. Returns false if there is none. The caller frees out->second in any case.
 bool bench_measure(struct bench_work *w, const struct bench_timing *timing, struct bench_samples *out);
@@ -359,6 +375,12 @@ bool bench_measure(struct bench_work *w, const struct bench_timing *timing, stru
 // and the best of `twice`. (The best difference of two adjacent samples would be one whose shorter sample was
 // disturbed.) Returns the cost of starting, in seconds.
 double bench_take_start_off(double *once, const double *twice, int count, int inner);
+
+// device_clock.c --------------------------------------------------------------------------------------------
+
+// Runs a prepared work `runs` times and sets the seconds that each run took on the device, by its own clock.
+// Returns false, with w->why or zl_error(), if the device does not tell.
+bool bench_device_seconds(struct bench_work *w, int runs, double *second);
 
 // suite.c ---------------------------------------------------------------------------------------------------
 
@@ -411,7 +433,7 @@ struct bench_row {
     struct bench_stats stats;   // of them
     int inner, warm;
     bool stable, slope;
-    bool is_modelled;           // the samples are times of a model, not of a clock
+    enum bench_clock clock;     // that told them
     double start;               // seconds of starting, which no sample includes; 0: unknown
     // largest number of bytes of arrays during a run, inputs included; 0: unknown
     double memory;

@@ -95,11 +95,12 @@ struct bench_comparison bench_compare_rows(const struct bench_row *before, const
     if (before->status != BENCH_OK || after->status != BENCH_OK)
         snprintf(c.why, sizeof c.why, "%s before, %s after: %.100s", bench_status_name(before->status),
                  bench_status_name(after->status), after->status != BENCH_OK ? after->note : before->note);
-    else if (before->is_modelled != after->is_modelled)
-        snprintf(c.why, sizeof c.why, "a clock's time and a model's");
+    else if (before->clock != after->clock)
+        snprintf(c.why, sizeof c.why, "times of other clocks: %s and %s", bench_clock_name(before->clock),
+                 bench_clock_name(after->clock));
     if (before->status == BENCH_OK && after->status == BENCH_FAILED)
         c.verdict = BENCH_BROKEN;
-    else if (!c.why[0] && after->is_modelled) { // a modelled time is the same in every run: there is no noise
+    else if (!c.why[0] && after->clock == BENCH_CLOCK_MODEL) { // a modelled time is the same in every run: there is no noise
         c.ratio = c.low = c.high = after->stats.median / before->stats.median;
         c.verdict = judge(c.low, c.high, threshold);
     } else if (!c.why[0])

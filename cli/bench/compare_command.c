@@ -159,8 +159,8 @@ static const struct option check_options[] = {
 };
 
 // Options that only make sense for a run, and so not with --against.
-static const char *const without_turns[] = {"seconds", "samples", "wipe-cache", "zeros",    "out",
-                                            "notes",   "specs",   "peak",       "candidate"};
+static const char *const without_turns[] = {"seconds", "samples", "clock", "wipe-cache", "zeros", "out",
+                                            "notes",   "specs",   "peak",  "candidate"};
 
 // Exit code 1 means that a row is slower, so a failure to measure becomes 3.
 static int not_done(int code) {

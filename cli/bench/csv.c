@@ -47,13 +47,14 @@ static void write_row(FILE *out, const struct bench_run *run, const struct bench
     write_text(out, row->unit);
     putc(',', out);
     write_text(out, row->note);
-    fprintf(out, ",%s\r\n", row->is_modelled ? "modelled" : "measured");
+    fprintf(out, ",%s,%s\r\n", row->clock == BENCH_CLOCK_MODEL ? "modelled" : "measured",
+            bench_clock_name(row->clock));
 }
 
 void bench_write_csv(FILE *out, const struct bench_run *run) {
     fputs("id,work,op,dtype,device,chip,status,samples,outliers,bimodal,median_s,low_s,high_s,mad_s,p5_s,p95_"
           "s,best_s,rate,"
-          "peak,utilisation,limit,flops,bytes,memory,steal,unit,note,time\r\n",
+          "peak,utilisation,limit,flops,bytes,memory,steal,unit,note,time,clock\r\n",
           out);
     for (int i = 0; i < run->rows; i++)
         write_row(out, run, &run->row[i]);

@@ -151,7 +151,7 @@ static void write_row(FILE *out, const struct bench_row *row) {
                row->stats.count, row->stats.outliers, row->stats.outliers);
     if (row->status != BENCH_OK)
         bench_html(out, "%s: ", bench_status_name(row->status));
-    bench_html(out, "%s%s%s%s%s</td></tr>\n", row->is_modelled ? "modelled " : "", row->note, row->path,
+    bench_html(out, "%s %s%s%s%s</td></tr>\n", bench_clock_remark(row->clock), row->note, row->path,
                row->stats.bimodal ? " two groups of samples" : "",
                bench_row_is_unstable(row) ? " not stable" : "");
 }

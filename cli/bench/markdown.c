@@ -44,8 +44,8 @@ static void write_row(FILE *out, const struct bench_row *row) {
         fprintf(out, "%s: ", bench_status_name(row->status));
     bench_markdown(out, row->note);
     bench_markdown(out, row->path);
-    fprintf(out, "%s%s%s |\n", row->is_modelled ? " modelled" : "", row->stats.bimodal ? " two groups" : "",
-            bench_row_is_unstable(row) ? " not stable" : "");
+    fprintf(out, "%s%s%s%s |\n", row->clock ? " " : "", bench_clock_remark(row->clock),
+            row->stats.bimodal ? " two groups" : "", bench_row_is_unstable(row) ? " not stable" : "");
 }
 
 void bench_write_markdown(FILE *out, const struct bench_run *run) {

@@ -1,13 +1,14 @@
 // measure.c - takes samples of a work. Warming up ends when the last runs agree; otherwise the first and the
 // last samples must agree. A sample is long enough for the clock. For an asynchronous device, runs of two
-// lengths give the cost of starting, which is subtracted.
+// lengths give the cost of starting, which is subtracted; or the device's own clock tells (device_clock.c).
 
 #include "bench.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-enum { AGREE = 5, WARM_MOST = 1000, WIPE_BYTES = 96 << 20, SAMPLES_MOST = 2000, INNER_MOST = 1 << 24 };
+enum { AGREE = 5, WARM_MOST = 1000, PROFILED_MOST = 200, WIPE_BYTES = 96 << 20, SAMPLES_MOST = 2000, INNER_MOST = 1 << 24 };
 static const double agreement = 0.01, sample_seconds = 5e-4, long_seconds = 0.02;
 
 // Returns the seconds of `count` runs together; negative after an error.
@@ -108,7 +109,9 @@ static bool halves_agree(const struct bench_samples *s) {
 static bool take_told(struct bench_work *w, const struct bench_timing *timing, struct bench_samples *out) {
     int most = w->is_modelled ? 1 : timing->most < SAMPLES_MOST ? timing->most : SAMPLES_MOST;
     double end = bench_now() + timing->seconds;
-    *out = (struct bench_samples){.inner = 1, .stable = w->is_modelled};
+    *out = (struct bench_samples){.inner = 1,
+                                  .stable = w->is_modelled,
+                                  .clock = w->is_modelled ? BENCH_CLOCK_MODEL : BENCH_CLOCK_DEVICE};
     out->second = malloc((size_t)most * sizeof *out->second);
     while (out->second && out->count < most && (out->count < timing->least || bench_now() < end)) {
         if (!w->kind->tell(w, &out->second[out->count]))
@@ -119,9 +122,46 @@ static bool take_told(struct bench_work *w, const struct bench_timing *timing, s
     return out->count > 0;
 }
 
+// Takes samples by the device's clock. Returns false, without an error, if it does not tell the time.
+static bool take_on_device(struct bench_work *w, const struct bench_timing *timing,
+                           struct bench_samples *out) {
+    *out = (struct bench_samples){.clock = BENCH_CLOCK_DEVICE};
+    double start = bench_now();
+    if (!warm_up(w, timing, out) || !(start = bench_now(), bench_work_run(w, 1)))
+        return false;
+    double runs = timing->seconds / fmax(bench_now() - start, 1e-6);
+    runs = fmin(fmax(runs, timing->least), fmin(timing->most, PROFILED_MOST));
+    out->second = malloc((size_t)runs * sizeof *out->second);
+    if (!out->second || !bench_device_seconds(w, (int)runs, out->second)) {
+        free(out->second);
+        out->second = NULL;
+        return false;
+    }
+    out->count = (int)runs;
+    out->inner = 1;
+    out->stable = halves_agree(out);
+    return true;
+}
+
+// Returns whether the device's clock is to be used if it tells the time: of a device that runs whole
+// programs, since what starting one costs is not the chip's.
+static bool wants_device_clock(const struct bench_work *w, const struct bench_timing *timing) {
+    if (timing->clock[0])
+        return !strcmp(timing->clock, "device");
+    return w->is_async && !timing->wipe && (!strncmp(w->device, "pjrt", 4) || !strncmp(w->device, "tpu", 3));
+}
+
 bool bench_measure(struct bench_work *w, const struct bench_timing *timing, struct bench_samples *out) {
     if (w->tells_seconds)
         return take_told(w, timing, out);
+    if (wants_device_clock(w, timing) && !w->kind->run) {
+        if (take_on_device(w, timing, out))
+            return true;
+        if (timing->clock[0])
+            return false;
+        w->why[0] = 0;
+        zl_clear_error();
+    }
     *out =
         (struct bench_samples){.slope = w->is_async && !timing->wipe}; // without this if caches are wiped: a
                                                                        // second run would find them full

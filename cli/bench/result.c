@@ -10,6 +10,24 @@
 
 static const char *const status_names[BENCH_STATUSES] = {"ok", "suspect", "failed", "absent"};
 
+static const char *const clock_names[BENCH_CLOCKS] = {"host", "device", "model"};
+
+const char *bench_clock_name(enum bench_clock clock) {
+    return clock_names[clock];
+}
+
+const char *bench_clock_remark(enum bench_clock clock) {
+    static const char *const remarks[BENCH_CLOCKS] = {"", "by the device's clock", "modelled"};
+    return remarks[clock];
+}
+
+enum bench_clock bench_clock_find(const char *name) {
+    for (int i = 0; i < BENCH_CLOCKS; i++)
+        if (!strcmp(name, clock_names[i]))
+            return (enum bench_clock)i;
+    return BENCH_CLOCK_HOST;
+}
+
 const char *bench_status_name(enum bench_status status) {
     return status < BENCH_STATUSES ? status_names[status] : "";
 }
@@ -132,7 +150,7 @@ static void take_samples(struct bench_row *row, struct bench_work *w, const stru
     row->stable = samples.stable;
     row->slope = samples.slope;
     row->start = samples.start;
-    row->is_modelled = w->is_modelled;
+    row->clock = samples.clock;
     bench_statistics(samples.second, samples.count, &row->stats);
 }
 

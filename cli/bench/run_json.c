@@ -10,7 +10,7 @@
 #include "cli.h"
 
 // A table with a row per member, in the order in which they are written; the same table reads them back.
-enum kind { TEXT, LINES, NUMBER, INTEGER, FLAG, DTYPE, STATUS, SIZES, READING };
+enum kind { TEXT, LINES, NUMBER, INTEGER, FLAG, DTYPE, STATUS, CLOCK, SIZES, READING };
 
 struct member {
     const char *name;
@@ -63,7 +63,7 @@ static const struct member row_members[] = {
     OF_ROW(INTEGER, "warm", warm),
     OF_ROW(FLAG, "stable", stable),
     OF_ROW(FLAG, "slope", slope),
-    OF_ROW(FLAG, "is_modelled", is_modelled),
+    OF_ROW(CLOCK, "clock", clock),
     OF_ROW(NUMBER, "start_s", start),
     OF_ROW(NUMBER, "steal", steal),
     OF_ROW(NUMBER, "load", load),
@@ -99,6 +99,7 @@ static const struct member timing_members[] = {
     OF_TIMING(INTEGER, most),
     OF_TIMING(FLAG, wipe),
     OF_TIMING(FLAG, zeros),
+    OF_TIMING(TEXT, clock),
     {0},
 };
 
@@ -131,6 +132,7 @@ static void write_members(const struct member *m, const void *from) {
         case FLAG: cli_json_bool(m->name, *(const bool *)at); break;
         case DTYPE: cli_json_text(m->name, bench_dtype_name(*(const enum bench_dtype *)at)); break;
         case STATUS: cli_json_text(m->name, bench_status_name(*(const enum bench_status *)at)); break;
+        case CLOCK: cli_json_text(m->name, bench_clock_name(*(const enum bench_clock *)at)); break;
         case SIZES: write_sizes(m->name, at); break;
         case READING:
             cli_json_open(m->name, '{');
@@ -207,6 +209,7 @@ static void read_members(const struct member *m, void *into, text_json_value fro
         case FLAG: *(bool *)at = text_json_true(value); break;
         case DTYPE: *(enum bench_dtype *)at = bench_dtype_find(text_json_text_of(from, m->name)); break;
         case STATUS: *(enum bench_status *)at = bench_status_find(text_json_text_of(from, m->name)); break;
+        case CLOCK: *(enum bench_clock *)at = bench_clock_find(text_json_text_of(from, m->name)); break;
         case SIZES: read_sizes(at, value); break;
         case READING: read_members(reading_members, at, value);
         }
@@ -227,6 +230,8 @@ static bool read_samples(struct bench_row *row, text_json_value samples) {
 bool bench_read_row(struct bench_row *row, text_json_value from) {
     *row = (struct bench_row){0};
     read_members(row_members, row, from);
+    if (text_json_true(text_json_get(from, "is_modelled"))) // as version 0.1 wrote it
+        row->clock = BENCH_CLOCK_MODEL;
     bool known = row->config.id[0] && row->config.dtype < BENCH_DTYPES && row->status < BENCH_STATUSES;
     return known && read_samples(row, text_json_get(from, "samples_s"));
 }

@@ -19,6 +19,13 @@ static int read_timing(struct bench_session *s) {
         !cli_integer(s->call, "samples", 1, INT32_MAX, &most) ||
         !cli_integer(s->call, "threads", 1, INT32_MAX, &threads))
         return CLI_USAGE;
+    const char *clock = cli_option(s->call, "clock");
+    if (clock && strcmp(clock, "host") && strcmp(clock, "device"))
+        return cli_usage(s->call, "--clock %s: there are host and device", clock);
+    if (clock && !strcmp(clock, "device") && cli_option(s->call, "wipe-cache"))
+        return cli_usage(s->call, "--clock device and --wipe-cache: the device's clock would count the "
+                                  "emptying of caches too");
+    snprintf(t->clock, sizeof t->clock, "%s", clock ? clock : "");
     t->wipe = cli_option(s->call, "wipe-cache");
     t->zeros = cli_option(s->call, "zeros");
     if (!isnan(seconds))

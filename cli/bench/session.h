@@ -21,6 +21,8 @@ enum { BENCH_SUSPECT_CODE = 4, BENCH_NOTHING_CODE = 3 }; // exit codes besides C
         {"seconds", 0, "N", NULL, "time for the samples of a configuration"},                            \
         {"samples", 0, "N", NULL, "samples of a configuration at most"},                                 \
         {"threads", 0, "N", NULL, "threads of the CPU"},                                                 \
+        {"clock", 0, "NAME", "host device",                                                              \
+         "whose clock tells the time (default: the device's if it runs whole programs and tells it)"},   \
         {"wipe-cache", 0, NULL, NULL, "empty the caches before each sample"},                            \
         {"zeros", 0, NULL, NULL, "data of zeros instead of random numbers"},                             \
         {"notes", 0, "TEXT", NULL, "kept with the run"}

@@ -87,8 +87,8 @@ void bench_table_head(const struct bench_run *run) {
 static void print_remarks(const struct bench_row *row) {
     if (row->status != BENCH_OK)
         printf("  %s%s: %s%s", cli_bold(), bench_status_name(row->status), row->note, cli_plain());
-    if (row->is_modelled)
-        printf("  modelled");
+    if (row->clock != BENCH_CLOCK_HOST)
+        printf("  %s", bench_clock_remark(row->clock));
     if (row->path[0])
         printf("  %s", row->path);
     if (row->stats.bimodal)

@@ -50,7 +50,7 @@ check "its metrics say so too, and nothing is above a peak" python3 -c "
 import json, glob, sys
 d = json.load(open(sorted(glob.glob(sys.argv[1] + '/modelled/2*/metrics.json'))[-1]))
 row, s = d['rows'][0], d['subject']
-good = s['is_modelled'] and row['is_modelled'] and row['status'] == 'ok' and 0 < row['utilisation'] < 1 and row['rate'] <= row['limit'] and 'tpu_mlir' in s['peaks']['f16']['source']
+good = s['is_modelled'] and row['clock'] == 'model' and row['status'] == 'ok' and 0 < row['utilisation'] < 1 and row['rate'] <= row['limit'] and 'tpu_mlir' in s['peaks']['f16']['source']
 sys.exit(0 if good else repr((s, row)))" "$tmp"
 check "so do the page, the table and the CSV" bash -c "grep -q 'All times are modelled' '$tmp'/modelled/2*/report.html && grep -q 'modelled: no chip ran this' '$tmp'/modelled/2*/results.md && grep -q ',modelled' '$tmp'/modelled/2*/results.csv"
 printf '{"name": "small", "items": [{"work": "gemm", "sizes": [64]}, {"work": "tile", "ops": ["matmul"], "dtypes": ["f32"], "sizes": [64]}]}' >"$tmp/both.json"
@@ -69,6 +69,20 @@ logged() { # a line for the start, the chip, each row and the end
 }
 check "the log tells what happened when" logged
 check "the Markdown table is there" grep -q '^| gemm/f32/64 |' "$(last)/results.md"
+if ZL_DEVICE=cpu "$zellige" devices | grep -q '^opencl *0'; then
+    check "the device's own clock tells the time" says '^gemm/f32/64 .*FLOP/s.* by the device.s clock' run --device opencl --clock device --only gemm/f32/64
+    check "the metrics say so" metrics "r['gemm/f32/64']['clock'] == 'device' and r['gemm/f32/64']['median_s'] > 0"
+    check "and the CSV" grep -q ',measured,device' "$(last)/results.csv"
+    device=$(last)
+    check "the host's clock tells another one" exits 0 run --device opencl --clock host --only gemm/f32/64
+    check "the metrics say that too" metrics "r['gemm/f32/64']['clock'] == 'host'"
+    check "the two are not compared" says 'times of other clocks: device and host' "$zellige" bench compare "$device" "$(last)"
+else
+    skip "the device's own clock" "there is no OpenCL device: install pocl-opencl-icd"
+fi
+check "the CPU has no other clock" says 'gemm/f32/64 .*failed: the device does not tell when its work ran' run --device cpu --clock device --only gemm/f32/64
+check "an unknown clock" exits 2 run --clock sundial
+check "the device's clock and empty caches" exits 2 run --clock device --wipe-cache
 check "a peak that is too low makes rows suspect, and the exit code says so" exits 4 run --only gemm/f32 --peak f32=0.000001
 check "the row says why" metrics "'--peak f32=1e-06' in r['gemm/f32/64']['note']"
 check "an unknown suite" exits 2 "$zellige" bench run no_such_suite --out "$tmp/runs"
