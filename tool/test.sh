@@ -9,24 +9,25 @@
 #   long      test and matrix, with the largest sizes and a new seed, and the tests in a release build by clang
 #
 # `test` is what a newcomer runs, and is to take at most 12 minutes on two cores; where it takes samples, `matrix` runs the whole:
-# - tests of kernels that compilers make at run time (PoCL, XLA, the system's), kernels of ops in the interpreter, tests of the CPU's
-#   kernels and of CUDA's host side, and fuzzers: in the same build. Sanitizers get a sample of the interpreter, which looks at every
-#   index itself;
+# - tests of kernels that compilers make at run time (PoCL, XLA, the system's), tests of the CPU's kernels and of CUDA's host side,
+#   and fuzzers: in the same build;
 # - scripts that build the tree again or run tests on another device.
+# Kernels of ops in the interpreter, which take minutes, are sampled in both, with other seeds, and whole in `long`.
 # What took most processor time is told at the end: other programs do not lengthen it.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
 mode=${1:-test}
-# Where there is a ccache, the builds of a run share what they compile: the wheel has the objects of build/, builds with sanitizers
-# have the row kernels of others.
+# Where there is a ccache, the builds of a run share what they compile: the wheel has the objects of build/.
 if command -v ccache >/dev/null; then
     : "${CMAKE_C_COMPILER_LAUNCHER=env;CCACHE_DIR=$PWD/build/ccache;CCACHE_BASEDIR=$PWD;CCACHE_NOHASHDIR=1;CCACHE_DEPEND=1;ccache}"
     export CMAKE_C_COMPILER_LAUNCHER
 fi
 with_generator=-DZL_GEN=$PWD/build/zellige-gen
+with_rows=-DZL_ROWS_OF=$PWD/build # which no sanitizer looks at
 jobs=(--jobs "$(nproc)")
 sampled=(device/test_{bm1690,cpu,cuda,delta_wy,desk,group_tile,hip,kernel,opencl,pjrt,tile_sizes,vulkan} fuzz/) # words of tests
+interpreted=kernels_of_ops_in_the_interpreter
 of_matrix=(cpu_models.sh vulkan_native.sh vulkan_ops.sh follow_docs.py) # scripts
 passed=0 failed=0 skipped=0
 failures=()
@@ -171,12 +172,13 @@ matrix() { # TEST-OPTION...
     # shellcheck disable=SC2016 # for that shell
     setsid bash -c 'tool/test.sh emulated >"$1" 2>&1; status=$?; times >"$1.times"; exit $status' _ "$tmp/emulated" &
     emulated=$!
-    part "sampled so far" build/test "${jobs[@]}" --times 20 "$@" "${sampled[@]}"
-    part "ASan, UBSan: build" build build-sanitize zellige_test -DZL_SANITIZE=address,undefined "$with_generator" \
+    part "sampled so far" build/test "${jobs[@]}" --times 20 --except $interpreted "$@" "${sampled[@]}"
+    part "ASan, UBSan: build" build build-sanitize zellige_test -DZL_SANITIZE=address,undefined "$with_generator" "$with_rows" \
         "-DCMAKE_C_COMPILER=$(sanitizing_compiler)" &&
         part "ASan, UBSan: tests" env ASAN_OPTIONS=use_sigaltstack=0 build-sanitize/test "${jobs[@]}" --quick --timeout 1800 --times 20 \
-            --sample device/test_desk # LLVM, in PoCL, replaces that stack
-    part "TSan: build" build build-tsan zellige_test -DZL_SANITIZE=thread "$with_generator" &&
+            --except $interpreted && # LLVM, in PoCL, replaces that stack
+        part "ASan, UBSan: kernels in the interpreter" build-sanitize/test --quick --timeout 1800 --seed 2 --sample $interpreted $interpreted
+    part "TSan: build" build build-tsan zellige_test -DZL_SANITIZE=thread "$with_generator" "$with_rows" &&
         part "TSan: tests" env TSAN_OPTIONS=halt_on_error=1 "${without_aslr[@]}" \
             build-tsan/test "${jobs[@]}" --quick thread stream eval pool device/test_vulkan
     for script in "${of_matrix[@]}" pjrt_ops.sh; do
