@@ -577,7 +577,8 @@ expr lanes_control(struct lanes *l, expr e) {
 
 void lanes_add(struct lane_call *c, expr e) {
     if (c->count < TILE_COMMAND_ARGUMENTS)
-        c->argument[c->count++] = e;
+        c->argument[c->count] = e;
+    c->count++;
 }
 
 void lanes_add_four(struct lane_call *c, const expr *four) {

@@ -50,6 +50,17 @@ TEST(tile_builder_refuses_types_that_differ) {
     CHECK_ERROR(ZL_ERROR_STATE, tile_const(f32, 1)); // there is no kernel
 }
 
+TEST(tile_commands_have_a_limit_of_arguments) {
+    expr argument[TILE_COMMAND_ARGUMENTS + 1];
+    tile_begin("k");
+    for (int i = 0; i <= TILE_COMMAND_ARGUMENTS; i++)
+        argument[i] = tile_const_int(i32, i);
+    CHECK(tile_command("f", TILE_COMMAND_ARGUMENTS, argument));
+    CHECK(!tile_command("f", TILE_COMMAND_ARGUMENTS + 1, argument));
+    CHECK_HAS(zl_error(), "f has 57 arguments: 56 at most");
+    CHECK_ERROR(ZL_ERROR_VALUE, tile_end());
+}
+
 TEST(tile_kernels_nest) {
     struct tile_kernel *outer = tile_begin("outer");
     expr x = tile_const(f32, 1);
