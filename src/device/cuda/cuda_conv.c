@@ -322,6 +322,7 @@ static struct planned *find_plan(const struct key *k) {
     plan->chosen = NOT_YET;
     if (map_set(&plans, k, sizeof *k, plan))
         return plan;
+    dnn_keep(plan->plans, plan->plan, -1);
     memory_free(plan);
     return NULL;
 }
