@@ -354,6 +354,9 @@ TEST(tile_cost_counts) {
         parse("kernel triangle() -> (y: f32[n]) { for i in n { for j in i { y[i] = fma(f32(j), 2, 1) } } }");
     CHECK_NEAR(tile_cost(kernel, (int64_t[]){101}).flops, 101 * 50 * 2, 1);
     tile_free(kernel);
+    kernel = parse("kernel steps() -> (y: f32[n]) { for i in 0 .. n step 4 { y[i] = fma(f32(i), 2, 1) } }");
+    CHECK_EQ_F64(tile_cost(kernel, (int64_t[]){10}).flops, 3 * 2); // at 0, 4 and 8
+    tile_free(kernel);
 }
 
 // Verifying -------------------------------------------------------------------------------------------------
