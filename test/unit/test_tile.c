@@ -313,6 +313,11 @@ TEST(tile_running_outside_is_an_error) {
     kernel = parse("kernel k() -> (y: f32[1]) { assert false, \"never\" }");
     CHECK_ERROR(ZL_ERROR_VALUE, tile_interpret(kernel, (void *[]){y}, NULL));
     tile_free(kernel);
+    kernel = parse("kernel k() -> (y: f32[1]) { command f(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12) }");
+    REQUIRE(kernel);
+    CHECK_ERROR(ZL_ERROR_VALUE, tile_interpret(kernel, (void *[]){y}, NULL));
+    CHECK_HAS(test_last_error(), "command: f is a function of a chip, and the interpreter is none");
+    tile_free(kernel);
 }
 
 // Computing indices does not count as operations, and partial blocks at the ends cost less than whole ones.
