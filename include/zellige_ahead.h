@@ -13,7 +13,9 @@ extern "C" {
 // A compiler for a topology of chips: "v6e:1x1", "v5e:2x2", "tpu7x:1x1x1". It belongs to the PJRT plugin that
 // ZL_PJRT names, or to libtpu among Python's packages, and needs no chip.
 typedef struct zl_ahead_ zl_ahead;
-// Returns a compiler, to be closed with zl_ahead_close, or NULL and an error.
+// Returns a compiler, to be closed with zl_ahead_close, or NULL and an error. On a machine without a TPU this
+// sets TPU_SKIP_MDS_QUERY=1 in the environment of the process, unless the variable is set: it keeps libtpu
+// from waiting for Google's metadata server. Call it before other threads read the environment.
 ZL_API zl_ahead *zl_ahead_open(const char *topology);
 // Closes a compiler. NULL is allowed.
 ZL_API void      zl_ahead_close(zl_ahead *a);

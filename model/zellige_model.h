@@ -60,9 +60,9 @@ ZL_API zl_array zl_model_logits(zl_model model, zl_array ids);
 ZL_API zl_array zl_model_logits_rounded(zl_model model, zl_array ids, int kv_bits, char *error,
                                         size_t error_bytes);
 // Returns the input of layer `layer` for such ids, (batch, T, hidden): the embeddings for layer 0, the
-// input of the last norm if `layer` is the number of layers. Returns NULL if there is no such layer, or
-// after an error.
-ZL_API zl_array zl_model_hidden(zl_model model, zl_array ids, int layer);
+// input of the last norm if `layer` is the number of layers. Returns NULL after an error, such as that
+// there is no such layer.
+ZL_API zl_array zl_model_hidden(zl_model model, zl_array ids, int layer, char *error, size_t error_bytes);
 
 // Returns the index-th tensor of the checkpoint that the model uses, and sets *name to its name in the
 // file; the model owns both. Returns NULL past the last.

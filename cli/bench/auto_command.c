@@ -31,8 +31,11 @@ static void print_changes(const struct bench_session *s, const struct bench_run 
     struct bench_comparisons list = {0};
     char why[256];
     bench_compare_runs(before, &s->run, why, sizeof why);
-    if (!why[0])
-        bench_compare_all(&list, before, &s->run, 0.05);
+    if (!why[0] && !bench_compare_all(&list, before, &s->run, 0.05)) {
+        bench_comparisons_free(&list);
+        fprintf(stderr, "zellige bench auto: %s: not compared: out of memory\n", s->run.baseline);
+        return;
+    }
     printf("\nsince %s (%s): %d slower, %d failed, %d faster, %d same, %d ambiguous\n", before->started,
            s->run.baseline, list.of[BENCH_SLOWER], list.of[BENCH_BROKEN], list.of[BENCH_FASTER],
            list.of[BENCH_SAME], list.of[BENCH_AMBIGUOUS]);

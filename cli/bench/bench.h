@@ -613,8 +613,9 @@ void bench_comparison_free(struct bench_comparison *c);
 // Appends a comparison, whose samples the list then owns. Returns false if memory runs out; the caller keeps
 // the samples then.
 bool bench_comparisons_add(struct bench_comparisons *list, struct bench_comparison c);
-// Appends the comparisons of the rows that both runs have.
-void bench_compare_all(struct bench_comparisons *list, const struct bench_run *before,
+// Appends the comparisons of the rows that both runs have. Returns false if memory runs out, with a part of
+// them in the list.
+bool bench_compare_all(struct bench_comparisons *list, const struct bench_run *before,
                        const struct bench_run *after, double threshold);
 // Frees the comparisons and clears the list.
 void bench_comparisons_free(struct bench_comparisons *list);

@@ -149,11 +149,12 @@ void bench_comparisons_free(struct bench_comparisons *list) {
     *list = (struct bench_comparisons){0};
 }
 
-void bench_compare_all(struct bench_comparisons *list, const struct bench_run *before,
+bool bench_compare_all(struct bench_comparisons *list, const struct bench_run *before,
                        const struct bench_run *after, double threshold) {
     for (int i = 0; i < after->rows; i++) {
         const struct bench_row *old = bench_run_find(before, after->row[i].config.id);
-        if (old)
-            bench_comparisons_add(list, bench_compare_rows(old, &after->row[i], threshold));
+        if (old && !bench_comparisons_add(list, bench_compare_rows(old, &after->row[i], threshold)))
+            return false;
     }
+    return true;
 }

@@ -90,7 +90,11 @@ static int compare_two(const struct invocation *call, const struct bench_run *be
         cli_fail(call, "not comparable: %s", why);
         return BENCH_NOTHING_CODE;
     }
-    bench_compare_all(&list, before, after, threshold);
+    if (!bench_compare_all(&list, before, after, threshold)) {
+        bench_comparisons_free(&list);
+        cli_fail(call, "out of memory");
+        return BENCH_NOTHING_CODE;
+    }
     int code = report(call, &list);
     bench_comparisons_free(&list);
     return code != CLI_FAILED && bench_run_has(after, BENCH_SUSPECT) ? BENCH_SUSPECT_CODE : code;
@@ -176,8 +180,8 @@ static int check_new_run(struct bench_session *s, const char *path, double thres
     int code = not_done(bench_session_start(s, NULL));
     if (code == CLI_OK) {
         bench_session_measure(s, cli_option(s->call, "only"));
-        code =
-            bench_session_write(s) ? compare_two(s->call, &before, &s->run, threshold) : BENCH_NOTHING_CODE;
+        bool done = bench_session_write(s) && !s->failed;
+        code = done ? compare_two(s->call, &before, &s->run, threshold) : BENCH_NOTHING_CODE;
     }
     bench_run_free(&before);
     return code;

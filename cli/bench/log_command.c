@@ -51,8 +51,10 @@ static void write_comparison(FILE *out, const struct bench_run *run, const char 
         return;
     }
     bench_compare_runs(&before, run, why, sizeof why);
-    if (!why[0])
-        bench_compare_all(&list, &before, run, 0.05);
+    if (!why[0] && !bench_compare_all(&list, &before, run, 0.05)) {
+        bench_comparisons_free(&list);
+        snprintf(why, sizeof why, "out of memory");
+    }
     before.commit[12] = 0;
     fputs("\nBaseline ", out);
     bench_markdown(out, path);

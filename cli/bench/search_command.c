@@ -30,7 +30,7 @@ struct search {
 };
 
 static bool is_over(const struct search *s) {
-    return bench_now() - s->started >= s->budget || cli_interrupted();
+    return bench_now() - s->started >= s->budget || cli_interrupted() || s->session->failed;
 }
 
 // Returns the rate of a shape, which is measured only once; 0 if it failed or is out of bounds.

@@ -212,8 +212,11 @@ int bench_session_start(struct bench_session *s, const char *resume) {
 
 struct bench_row *bench_session_one(struct bench_session *s, const struct bench_config *config) {
     struct bench_row *row = bench_run_add(&s->run);
-    if (!row)
+    if (!row) {
+        s->failed = true;
+        cli_fail(s->call, "out of memory");
         return NULL;
+    }
     double started = bench_now();
     bench_measure_row(row, config, &s->run.subject, &s->suite.timing);
     if (cli_interrupted()) {
@@ -223,6 +226,7 @@ struct bench_row *bench_session_one(struct bench_session *s, const struct bench_
         return NULL;
     }
     if (!bench_journal_add(&s->run, row)) {
+        s->failed = true;
         cli_fail(s->call, "cannot write %s/journal.jsonl: %s", s->run.folder, strerror(errno));
         return NULL;
     }
@@ -264,7 +268,8 @@ void bench_session_measure(struct bench_session *s, const char *only) {
 bool bench_session_write(struct bench_session *s) {
     struct bench_run *run = &s->run;
     char root[256];
-    snprintf(run->status, sizeof run->status, "%s", cli_interrupted() ? "interrupted" : "complete");
+    snprintf(run->status, sizeof run->status, "%s",
+             cli_interrupted() || s->failed ? "interrupted" : "complete");
     const char *slash = strrchr(run->folder, '/');
     snprintf(root, sizeof root, "%.*s", slash ? (int)(slash - run->folder) : 1, slash ? run->folder : ".");
     bench_log(run, "%s: %d rows", run->status, run->rows);
@@ -292,7 +297,6 @@ int bench_session_finish(struct bench_session *s) {
         bench_write_run(stdout, &s->run);
     else if (cli_interrupted())
         say_interrupted(s);
-    return bench_run_has(&s->run, BENCH_FAILED) || cli_interrupted() ? CLI_FAILED
-           : bench_run_has(&s->run, BENCH_SUSPECT)                   ? BENCH_SUSPECT_CODE
-                                                                     : CLI_OK;
+    bool failed = s->failed || cli_interrupted() || bench_run_has(&s->run, BENCH_FAILED);
+    return failed ? CLI_FAILED : bench_run_has(&s->run, BENCH_SUSPECT) ? BENCH_SUSPECT_CODE : CLI_OK;
 }

@@ -33,6 +33,7 @@ struct bench_session {
     struct bench_machine machine;
     struct bench_suite suite;
     struct bench_run run;
+    bool failed; // measuring ended early, after a message, although nobody interrupted it
 };
 
 // Functions that return an exit code other than CLI_OK have written a message, except bench_session_finish if
@@ -55,8 +56,8 @@ int bench_session_check_only(const struct bench_session *s, const char *only);
 // Measures the configurations with `only` in their names (NULL: all) that the run does not have yet, until
 // Ctrl-C, or until bench_session_one returns NULL.
 void bench_session_measure(struct bench_session *s, const char *only);
-// Measures one configuration. Returns its row in the run; NULL if memory runs out, if it was interrupted or,
-// after a message, if the journal cannot be written.
+// Measures one configuration. Returns its row in the run. Returns NULL if it was interrupted, and after a
+// message, with `failed` set, if memory runs out or the journal cannot be written.
 struct bench_row *bench_session_one(struct bench_session *s, const struct bench_config *config);
 // Writes the files of the folder and adds the run to the history. Returns false after a message.
 bool bench_session_write(struct bench_session *s);

@@ -143,13 +143,12 @@ static int by_order(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-// Lists the pairs of an op and a dtype that exist, without float64, which TPUs leave to the CPU. Returns NULL
-// if memory runs out.
-static struct pair *list_pairs(const char *op, const char *dtype, uint64_t seed, int *count) {
-    struct pair *list = NULL;
+// Lists the pairs of an op and a dtype that exist, without float64, which TPUs leave to the CPU. Sets *list
+// to them, which the caller frees. Returns how many there are; -1 if memory runs out.
+static int list_pairs(const char *op, const char *dtype, uint64_t seed, struct pair **list) {
     const char *name = "";
-    int cap = 0;
-    *count = 0;
+    int count = 0, cap = 0;
+    *list = NULL;
     for (int i = 0; name; i++)
         for (int t = 0; t < ZL_DTYPE_COUNT && name; t++) {
             bool exists = false;
@@ -159,26 +158,31 @@ static struct pair *list_pairs(const char *op, const char *dtype, uint64_t seed,
             if (!exists || t == ZL_FLOAT64 || (op && strcmp(op, name)) ||
                 (dtype && strcmp(dtype, zl_dtype_name((zl_dtype)t))))
                 continue;
-            if (*count == cap && !(list = realloc(list, sizeof *list * (size_t)(cap = 2 * cap + 64))))
-                return NULL;
-            list[*count] = (struct pair){i, (zl_dtype)t, mix(seed << 32 ^ (uint64_t)(i << 8 | t))};
-            (*count)++;
+            if (count == cap) {
+                struct pair *more = realloc(*list, sizeof *more * (size_t)(cap = 2 * cap + 64));
+                if (!more)
+                    return -1;
+                *list = more;
+            }
+            (*list)[count++] = (struct pair){i, (zl_dtype)t, mix(seed << 32 ^ (uint64_t)(i << 8 | t))};
         }
-    return list;
+    return count;
 }
 
 static int compile_pairs(struct run *r, const char *op, const char *dtype) {
     int64_t sample = INT32_MAX, seed = 1;
-    int count;
+    struct pair *list;
     if (!cli_integer(r->call, "sample", 1, INT32_MAX, &sample) ||
         !cli_integer(r->call, "seed", 0, INT32_MAX, &seed))
         return CLI_USAGE;
-    struct pair *list = list_pairs(op, dtype, (uint64_t)seed, &count);
-    if (cli_option(r->call, "sample") && list)
+    int count = list_pairs(op, dtype, (uint64_t)seed, &list);
+    if (cli_option(r->call, "sample") && count > 0)
         qsort(list, (size_t)count, sizeof *list, by_order);
     for (int i = 0; i < count && i < sample; i++)
         compile_op(r, list[i].op, list[i].dtype);
     free(list);
+    if (count < 0)
+        return cli_fail(r->call, "out of memory");
     return count ? CLI_OK
                  : cli_usage(r->call, "there is no op '%s'%s%s", op ? op : "", dtype ? " of " : "",
                              dtype ? dtype : "");

@@ -158,10 +158,19 @@ zl_array zl_model_parameter(zl_model model, int index, const char **name) {
     return model && name ? lm_weights_at(model->network.weights, index, name) : NULL;
 }
 
-zl_array zl_model_hidden(zl_model model, zl_array ids, int layer) {
-    if (!model || layer < 0 || layer > model->network.config.layers)
-        return NULL;
-    return lm_hidden(&model->network, ids, layer, NULL);
+zl_array zl_model_hidden(zl_model model, zl_array ids, int layer, char *error, size_t error_bytes) {
+    struct lm_error why = {"zl_model_hidden: model is NULL"};
+    zl_array hidden = NULL;
+    int layers = model ? model->network.config.layers : 0;
+    if (model && (layer < 0 || layer > layers)) {
+        snprintf(why.text, sizeof why.text, "zl_model_hidden: layer %d: 0 to %d are possible", layer, layers);
+    } else if (model) {
+        hidden = lm_hidden(&model->network, ids, layer, NULL);
+        snprintf(why.text, sizeof why.text, "%s", zl_error() ? zl_error() : "zl_model_hidden: ids is NULL");
+    }
+    if (!hidden)
+        say(&why, error, error_bytes);
+    return hidden;
 }
 
 static zl_array logits_with(zl_model model, zl_array ids, struct lm_cache *cache) {

@@ -78,7 +78,7 @@ bool zl_trainer_save(zl_trainer t, const char *path, const char *about) {
 // A checkpoint that is read: one file with whole arrays, or an index of files with parts of them.
 struct source {
     zl_nn nn;
-    const char *path;
+    const char *function, *path; // function: the caller's, for messages
     zl_file *file, **part;
     int parts;
     char *names;  // of the files of an index, one per line
@@ -120,7 +120,7 @@ static bool open_parts(struct source *s, const char *arrays) {
     s->names = nn_files_of(s->path), s->arrays = copy_text(arrays);
     s->part = s->names ? calloc(strlen(s->names) + 1, sizeof *s->part) : NULL;
     if (!s->part || !s->arrays)
-        return nn_fail(s->nn, "zl_trainer_load: out of memory");
+        return nn_fail(s->nn, "%s: out of memory", s->function);
     for (const char *at = s->names; *at; at += strcspn(at, "\n") + (at[strcspn(at, "\n")] == '\n')) {
         nn_beside(s->path, at, (int)strcspn(at, "\n"), path, sizeof path);
         if (!(s->part[s->parts] = zl_load_file(path, &(zl_load_options){.format = "safetensors"})))
@@ -132,8 +132,8 @@ static bool open_parts(struct source *s, const char *arrays) {
 
 // Opens a checkpoint. It is read into memory instead of mapped, so that parameters in training do not depend
 // on the file.
-static bool open_source(struct source *s, zl_nn nn, const char *path) {
-    *s = (struct source){.nn = nn, .path = path};
+static bool open_source(struct source *s, zl_nn nn, const char *function, const char *path) {
+    *s = (struct source){.nn = nn, .function = function, .path = path};
     s->file = zl_load_file(path, &(zl_load_options){.format = "safetensors", .no_mmap = true});
     const char *arrays = s->file ? nn_field_of(s->file, "arrays") : NULL;
     return s->file && (!arrays || open_parts(s, arrays));
@@ -161,7 +161,7 @@ static bool read_line(struct source *s, const char *line, struct entry *e) {
          done && e->dtype < ZL_DTYPE_COUNT && strcmp(zl_dtype_name(e->dtype), dtype) != 0;)
         e->dtype = (zl_dtype)(e->dtype + 1);
     return (done && e->dtype < ZL_DTYPE_COUNT) ||
-           nn_fail(s->nn, "zl_trainer_load: %s: its list of arrays is damaged: %.60s", s->path, line);
+           nn_fail(s->nn, "%s: %s: its list of arrays is damaged: %.60s", s->function, s->path, line);
 }
 
 // Reads the index-th array. *line, NULL at first, is its position in an index. Returns false after the last
@@ -234,14 +234,14 @@ static zl_array join_parts(struct source *s, const struct nn_parameter *p, const
             continue;
         if (!text || !read_dims(text, text + strlen(text), &at) || at.ndim != e->ndim ||
             zl_ndim(part) != e->ndim || zl_dtype_of(part) != e->dtype) {
-            nn_fail(s->nn, "zl_trainer_load: %s: the part %d of %s does not say where it belongs", s->path, i,
+            nn_fail(s->nn, "%s: %s: the part %d of %s does not say where it belongs", s->function, s->path, i,
                     e->name);
             return NULL;
         }
         x = put_part(x, part, at.dim, start, stop, &count);
     }
     if (any && count != wanted)
-        return nn_fail(s->nn, "zl_trainer_load: %s: %lld elements of %s are needed, and its files have %lld",
+        return nn_fail(s->nn, "%s: %s: %lld elements of %s are needed, and its files have %lld", s->function,
                        s->path, (long long)wanted, e->name, (long long)count),
                NULL;
     return zl_contiguous(x, false);
@@ -270,7 +270,7 @@ static bool take_parameters(struct source *s) {
     const char *line = NULL;
     bool done = true;
     if (table->count)
-        return nn_fail(s->nn, "zl_nn_load: %s: the model has parameters already; load before it runs",
+        return nn_fail(s->nn, "%s: %s: the model has parameters already; load before it runs", s->function,
                        s->path);
     for (int i = 0; done && next_entry(s, i, &line, &e); i++)
         if (strncmp(e.name, own, strlen(own)) != 0) {
@@ -281,14 +281,14 @@ static bool take_parameters(struct source *s) {
                 free(p->name);
         }
     if (done && !*table->error && !table->count)
-        done = nn_fail(s->nn, "zl_nn_load: %s has no parameters", s->path);
+        done = nn_fail(s->nn, "%s: %s has no parameters", s->function, s->path);
     table->closed = done && !*table->error;
     return table->closed;
 }
 
 bool zl_nn_load(zl_nn nn, const char *path) {
     struct source s = {0};
-    bool done = nn && open_source(&s, nn, path) && take_parameters(&s);
+    bool done = nn && open_source(&s, nn, "zl_nn_load", path) && take_parameters(&s);
     close_source(&s);
     return done;
 }
@@ -356,7 +356,7 @@ static bool take_all(zl_trainer t, struct source *s, const char *about) {
 
 bool zl_trainer_load(zl_trainer t, const char *path, const char *about) {
     struct source s = {0};
-    bool done = t && open_source(&s, t->nn, path) && take_all(t, &s, about);
+    bool done = t && open_source(&s, t->nn, "zl_trainer_load", path) && take_all(t, &s, about);
     close_source(&s);
     return done;
 }

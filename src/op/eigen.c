@@ -5,13 +5,13 @@
 #include "op/ops.h"
 
 // Computes the values alone, or values and vectors.
-static bool factor(const struct op *op, zl_array a, zl_dtype values, zl_dtype vectors, int args,
-                   const int64_t *arg, zl_array *out) {
+static bool factor(const char *function, const struct op *op, zl_array a, zl_dtype values, zl_dtype vectors,
+                   int args, const int64_t *arg, zl_array *out) {
     int64_t n = a->dim[a->ndim - 1];
     const struct factor_output f[] = {{values, 1, 1, n}, {vectors, 2, n, n}};
     bool both = arg[args - 1];
     if (a->size)
-        return op_factor("zl_linalg_eig", op, a, args, arg, both ? 2 : 1, f, out);
+        return op_factor(function, op, a, args, arg, both ? 2 : 1, f, out);
     out[0] = zl_astype(zl_sum_axis(a, -1, false), values);
     if (both)
         out[1] = zl_astype(a, vectors);
@@ -20,11 +20,13 @@ static bool factor(const struct op *op, zl_array a, zl_dtype values, zl_dtype ve
 
 static bool factor_eigh(zl_array a, bool upper, bool vectors, zl_array *out) {
     zl_dtype real = a->dtype == ZL_COMPLEX64 ? ZL_FLOAT32 : (zl_dtype)a->dtype;
-    return factor(&op_eigh, a, real, (zl_dtype)a->dtype, 2, (int64_t[]){upper, vectors}, out);
+    const char *function = vectors ? "zl_linalg_eigh" : "zl_linalg_eigvalsh";
+    return factor(function, &op_eigh, a, real, (zl_dtype)a->dtype, 2, (int64_t[]){upper, vectors}, out);
 }
 
 static bool factor_eig(zl_array a, bool vectors, zl_array *out) {
-    return factor(&op_eig, a, ZL_COMPLEX64, ZL_COMPLEX64, 1, (int64_t[]){vectors}, out);
+    const char *function = vectors ? "zl_linalg_eig" : "zl_linalg_eigvals";
+    return factor(function, &op_eig, a, ZL_COMPLEX64, ZL_COMPLEX64, 1, (int64_t[]){vectors}, out);
 }
 
 static bool record_eigh(const struct call *c, const zl_array *in, zl_array *out) {

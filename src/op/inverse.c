@@ -10,8 +10,8 @@ static zl_array invert(zl_array a, bool triangular, bool upper) {
         return op_same(a);
     int64_t n = a->dim[a->ndim - 1];
     struct factor_output f = {(zl_dtype)a->dtype, 2, n, n};
-    return op_factor("zl_linalg_inv", &op_inverse, a, 2, (int64_t[]){triangular, upper}, 1, &f, &y) ? y
-                                                                                                    : NULL;
+    const char *function = triangular ? "zl_linalg_tri_inv" : "zl_linalg_inv";
+    return op_factor(function, &op_inverse, a, 2, (int64_t[]){triangular, upper}, 1, &f, &y) ? y : NULL;
 }
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {

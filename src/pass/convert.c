@@ -73,8 +73,8 @@ static expr rule(const struct target *target, expr e) {
     expr next = step(target, e);
     if (next && next != e)
         return next;
-    return error_set(ZL_ERROR_COMPILE, "pass convert: target %s has no way from %s to %s", target->name,
-                     tile_type_name(e->arg[0]->type), tile_type_name(e->type));
+    return error_set(ZL_ERROR_COMPILE, "pass convert: target %s has no way from %s to %s",
+                     target_called(target), tile_type_name(e->arg[0]->type), tile_type_name(e->type));
 }
 
 bool pass_convert(struct tile_kernel *kernel, const struct target *target) {

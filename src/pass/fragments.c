@@ -105,8 +105,19 @@ static void share_access(struct group *g, const struct access *a, void *data) {
     to_shared(g, a->buffer);
 }
 
+// Puts a tile into shared memory that a statement with USES of them uses besides these.
+static void share_rest(struct group *g, const struct access *a, void *data) {
+    const struct use *use = data;
+    int i = 0;
+    while (i < USES && use[i].buffer != a->buffer)
+        i++;
+    if (i == USES)
+        to_shared(g, a->buffer);
+}
+
 // Puts tiles into shared memory that have uses which no layout suits: single elements by all threads, code of
-// threads, scans, parts of tiles, reductions from other memory.
+// threads, scans, parts of tiles, reductions from other memory. Of more than USES tiles of one statement the
+// rest is there too.
 static void seed_shared(struct group *g, const struct tile_stmt *s) {
     struct use use[USES];
     expr root[TILE_STMT_EXPRS];
@@ -117,6 +128,8 @@ static void seed_shared(struct group *g, const struct tile_stmt *s) {
         for (int i = 0; i < count; i++)
             if (!use[i].is_good)
                 to_shared(g, use[i].buffer);
+        if (count == USES)
+            thread_accesses(g, s, share_rest, use);
         if (is_tile || thread_is_spread(s)) { // of what origins and extents read
             count = tile_stmt_exprs(s, root);
             thread_expr_accesses(g, count, root, share_access, NULL);

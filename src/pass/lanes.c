@@ -20,7 +20,7 @@ bool lanes_fail(struct lanes *l, const char *format, ...) {
     tile_current()->failed = true;
     return error_false(ZL_ERROR_COMPILE, "kernel %s, line %d: %s: target %s %s", tile_current()->name,
                        l->at ? l->at->place.line : 0, l->at ? tile_stmt_name(l->at->kind) : "kernel",
-                       l->target->name, why);
+                       target_called(l->target), why);
 }
 
 expr lanes_number(int64_t value) {
@@ -577,7 +577,8 @@ expr lanes_control(struct lanes *l, expr e) {
 
 void lanes_add(struct lane_call *c, expr e) {
     if (c->count < TILE_COMMAND_ARGUMENTS)
-        c->argument[c->count++] = e;
+        c->argument[c->count] = e;
+    c->count++;
 }
 
 void lanes_add_four(struct lane_call *c, const expr *four) {

@@ -145,13 +145,14 @@ struct lane_call {
     int count;
     expr argument[TILE_COMMAND_ARGUMENTS];
 };
-// Adds one argument; ignored beyond TILE_COMMAND_ARGUMENTS.
+// Adds one argument. Beyond TILE_COMMAND_ARGUMENTS they are only counted, and lanes_call fails.
 void lanes_add(struct lane_call *c, expr e);
 // Adds an argument per dimension.
 void lanes_add_four(struct lane_call *c, const expr *four);
 // Adds the code of a type.
 void lanes_add_dtype(struct lane_call *c, struct tile_type type);
-// Appends the call of a function with the arguments.
+// Appends the call of a function with the arguments. With more than TILE_COMMAND_ARGUMENTS of them the
+// current kernel fails.
 void lanes_call(struct lane_call *c, const char *function);
 // Returns the code of a type in the vendor's ABI; -1: the chip has none.
 int lanes_dtype(struct tile_type type);

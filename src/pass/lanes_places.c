@@ -24,8 +24,8 @@ struct places {
     struct lanes *lanes;
     struct place *of; // by id of buffer
     int buffers, count, now;
-    const struct tile_stmt *at;        // the statement with the number `now`
-    int loop[64], loop_end[64], loops; // the numbers of the statements that begin the open loops
+    const struct tile_stmt *at; // the statement with the number `now`
+    int loop[64], loops;        // the numbers of the statements that begin the open loops
     bool good;
 };
 
@@ -69,8 +69,13 @@ static void number(struct places *p, const struct tile_stmt *body) {
         }
         for (int i = 0; i < count; i++)
             pass_any(list[i], visit, p);
-        bool is_loop = (s->kind == TILE_FOR || s->kind == TILE_WHILE || s->kind == TILE_GRID) &&
-                       p->loops < (int)COUNT(p->loop);
+        bool is_loop = s->kind == TILE_FOR || s->kind == TILE_WHILE || s->kind == TILE_GRID;
+        if (is_loop && p->loops == (int)COUNT(p->loop)) {
+            p->lanes->at = s;
+            p->good =
+                p->good && lanes_fail(p->lanes, "takes at most %d loops inside of each other", p->loops);
+            return;
+        }
         int begin = p->now;
         if (is_loop)
             p->loop[p->loops++] = begin;

@@ -2,6 +2,8 @@
 
 #include "pass/layout.h"
 
+#include <assert.h>
+
 static const struct tile_type u32 = {TILE_UINT, 32, 1};
 
 int layout_registers(const struct layout *l) {
@@ -41,7 +43,8 @@ int layout_copies(const struct layout *l) {
 
 // Adds a digit, unless its size is 1. The step of copies is 0, so that equal layouts compare as equal.
 static void add(struct layout_digit *list, int *count, int axis, int64_t size, int64_t step) {
-    if (size > 1 && *count < LAYOUT_DIGITS)
+    assert(*count < LAYOUT_DIGITS || size <= 1);
+    if (size > 1)
         list[(*count)++] = (struct layout_digit){axis, (int)size, axis == LAYOUT_COPIES ? 0 : (int)step};
 }
 

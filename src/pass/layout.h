@@ -11,7 +11,8 @@
 #include "pass/pass.h"
 #include "tile/notation.h"
 
-enum { LAYOUT_DIGITS = 12, LAYOUT_COPIES = -1 };
+// An axis has at most two digits of registers, a vector and the number of the vector, and one of threads.
+enum { LAYOUT_DIGITS = 2 * TILE_DIMS, LAYOUT_COPIES = -1 };
 
 struct layout_digit {
     int axis; // LAYOUT_COPIES: threads that differ in it hold the same elements

@@ -78,7 +78,8 @@ struct target_lanes {
 
 // What a target can spell in its language, and how its loops run.
 struct target {
-    const char *name; // of the language
+    const char *name;   // of the language
+    const char *called; // what zl_kernel_compile calls it; NULL: its name
     const char *unit; // the model of the unit that this record belongs to; NULL: the record fits all units
     uint32_t lacks;   // dtypes with which the unit cannot compute
     bool lacks_wide_atomics; // has no atomics of 64-bit words
@@ -123,6 +124,8 @@ enum { TARGET_EXCHANGED = 32, TARGET_EXCHANGERS = 128 };
 // Does nothing for a unit that cannot state the layout of shared memory.
 void target_set_matrices(struct target_unit *unit, uint32_t dtypes);
 
+// Returns what users call the target, for messages.
+const char *target_called(const struct target *target);
 // Return whether the target can spell a node as it stands, an op, a cast. It always can spell leaves, loads
 // and bit casts.
 bool target_spells(const struct target *target, expr e);

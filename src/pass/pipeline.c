@@ -74,8 +74,8 @@ static bool is_sound(const struct tile_kernel *kernel) {
 // Returns whether the target can spell a node that is left after the passes, with an error if not.
 static bool check_node(const struct target *target, expr e) {
     return target_spells(target, e) ||
-           error_false(ZL_ERROR_COMPILE, "target %s has no %s of %s", target->name, tile_op_name(e->op),
-                       tile_type_name(e->arg[e->args - 1]->type));
+           error_false(ZL_ERROR_COMPILE, "target %s has no %s of %s", target_called(target),
+                       tile_op_name(e->op), tile_type_name(e->arg[e->args - 1]->type));
 }
 
 static bool is_spelled(const struct tile_kernel *kernel, const struct target *target) {
@@ -103,8 +103,9 @@ static bool fail(const struct tile_kernel *kernel, const char *pass) {
 // Only chips without threads are given commands.
 static bool takes_commands(const struct tile_kernel *kernel, const struct target *target) {
     const struct tile_stmt *command = target->lanes ? NULL : pass_find_kind(kernel->body, TILE_COMMAND);
-    return !command || error_false(ZL_ERROR_COMPILE, "kernel %s, line %d: target %s has no command %s",
-                                   kernel->name, command->place.line, target->name, command->message);
+    return !command ||
+           error_false(ZL_ERROR_COMPILE, "kernel %s, line %d: target %s has no command %s", kernel->name,
+                       command->place.line, target_called(target), command->message);
 }
 
 bool pass_run(struct tile_kernel *kernel, const struct target *target, const char *last) {

@@ -21,6 +21,8 @@
 //       gemm a[k % 2], b -> c
 //       if k + 1 < n { copy next -> a[(k + 1) % 2] }
 //     }
+//
+// In each grid one loop is pipelined: the first that can be.
 
 #include "pass/threads.h"
 
@@ -333,16 +335,16 @@ static void block(void *data, const struct tile_stmt *body) {
     }
 }
 
-static bool is_pipelined(const struct tile_stmt *s, const void *data) {
-    (void)data;
-    return s->kind == TILE_FOR && s->loop == TILE_PIPELINED && s->stages > 1;
+static bool is_planned(const struct tile_stmt *s, const void *stages) {
+    struct stages *t = (struct stages *)stages;
+    return s->kind == TILE_FOR && s->loop == TILE_PIPELINED && plan(t, s);
 }
 
-// Pipelines the first pipelined loop of a grid, if copies of it can run ahead.
+// Pipelines the first loop of a grid that asks for it and has copies that can run ahead, if there is room.
+// The others run one iteration after the other: stages of several loops would have to share the memory of a
+// block.
 static void make_block(struct stages *t, const struct tile_stmt *grid) {
-    const struct tile_stmt *loop = pass_find(grid->body, is_pipelined, NULL);
-    bool works = loop && plan(t, loop);
-    if (!works)
+    if (!pass_find(grid->body, is_planned, t))
         t->copies = 0, t->loop = NULL;
     tile_open(*grid);
     block(t, grid->body);

@@ -7,6 +7,10 @@ static bool has(uint32_t set, struct tile_type type) {
     return dtype < ZL_DTYPE_COUNT && (set & PASS_BIT(dtype));
 }
 
+const char *target_called(const struct target *target) {
+    return target->called ? target->called : target->name;
+}
+
 bool target_spells_op(const struct target *target, enum tile_op op, struct tile_type operand) {
     return has(target->op[op].dtypes, operand);
 }
@@ -114,9 +118,9 @@ bool target_has_needs(const struct target *target, struct tile_kernel *kernel) {
     for (zl_dtype d = 0; d < ZL_DTYPE_COUNT; d++)
         if (lacking & PASS_BIT(d))
             return error_false(ZL_ERROR_COMPILE, "%s: kernel %s computes with %s, which %s does not have",
-                               target->name, kernel->name, tile_type_name(tile_type_of(d)), unit);
+                               target_called(target), kernel->name, tile_type_name(tile_type_of(d)), unit);
     if (target->lacks_wide_atomics && pass_find(kernel->body, is_wide_atomic, NULL))
         return error_false(ZL_ERROR_COMPILE, "%s: kernel %s has atomics of 64 bits, which %s does not have",
-                           target->name, kernel->name, unit);
+                           target_called(target), kernel->name, unit);
     return !kernel->failed;
 }

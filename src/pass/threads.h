@@ -129,8 +129,8 @@ const struct use *fragments_lead(struct group *g, const struct tile_stmt *s, int
                                  struct sweep *w);
 // Returns the points of a map, copy, fill or reduce, with the layout of the use that leads, if there is one.
 struct sweep fragments_sweep(struct group *g, const struct tile_stmt *s);
-// Writes how a statement uses tiles in registers to `use`, which has room for USES, and returns how many of
-// them it found.
+// Writes how a statement uses its tiles in registers to `use`, the first USES of them. Returns how many it
+// wrote.
 int fragments_uses(struct group *g, const struct tile_stmt *s, struct use *use);
 // Returns the sizes of a gemm, and how subgroups divide it if it uses matrix instructions.
 struct product fragments_product(const struct group *g, const struct tile_stmt *s);

@@ -4,6 +4,8 @@
 
 #include "op/rules.h"
 
+#include <math.h>
+
 struct cost {
     const struct tile_kernel *kernel;
     union tile_value *name; // by id; of a loop variable, the middle of its range
@@ -99,7 +101,7 @@ static void count_block(struct cost *c, const struct tile_stmt *body, double tim
 
 static void count_for(struct cost *c, const struct tile_stmt *s, double times) {
     double begin = (double)number(c, s->begin), step = (double)number(c, s->step);
-    double end = (double)number(c, s->extent[0]), trips = step == 0 ? 0 : (end - begin) / step;
+    double end = (double)number(c, s->extent[0]), trips = step == 0 ? 0 : ceil((end - begin) / step);
     c->name[s->name[0]->id].i = (int64_t)(begin + (trips - 1) / 2 * step);
     count_block(c, s->body, times * (trips > 0 ? trips : 0));
 }

@@ -354,6 +354,8 @@ static bool run_stmt(struct machine *m, const struct tile_stmt *s) {
         return run_alloc(m, s);
     if (s->kind == TILE_WHILE)
         return run_while(m, s);
+    if (s->kind == TILE_COMMAND)
+        return machine_fail(m, "%s is a function of a chip, and the interpreter is none", s->message);
     return machine_evaluate(m, s, &o) && run_evaluated(m, s, &o);
 }
 

@@ -36,8 +36,8 @@ struct operands {
 
 // Records an error at the statement that is running, marks the machine failed and returns false.
 bool machine_fail(struct machine *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// Evaluates a statement's expressions. Returns false, with an error, if that fails, such as by a load outside
-// of its buffer.
+// Evaluates the expressions of a statement that is no command. Returns false, with an error, if that fails,
+// such as by a load outside of its buffer.
 bool machine_evaluate(struct machine *m, const struct tile_stmt *s, struct operands *out);
 // Runs the statements before `end` (NULL: all), up to a break, which sets m->broke. Returns false, with an
 // error, if one fails.

@@ -127,6 +127,11 @@ struct tile_stmt *tile_store(const struct tile_buffer *buffer, int indices, cons
 }
 
 struct tile_stmt *tile_command(const char *function, int arguments, const expr *argument) {
+    if (arguments > TILE_COMMAND_ARGUMENTS) {
+        error_set(ZL_ERROR_VALUE, "tile_command: %s has %d arguments: %d at most", function, arguments,
+                  TILE_COMMAND_ARGUMENTS);
+        return give_up();
+    }
     return tile_append((struct tile_stmt){
         .kind = TILE_COMMAND, .message = function, .indices = arguments, .index = (expr *)argument});
 }

@@ -415,7 +415,8 @@ struct tile_stmt *tile_assign(const struct tile_name *name, expr value);
 // Appends a shuffle (TILE_SHUFFLE) among `threads` consecutive threads, which assigns its result to `to`.
 struct tile_stmt *tile_shuffle(const struct tile_name *to, enum tile_shuffle how, expr value, expr step,
                                int threads);
-// Appends a call of a function of a chip's device API (TILE_COMMAND).
+// Appends a call of a function of a chip's device API (TILE_COMMAND). It is an error if it has more than
+// TILE_COMMAND_ARGUMENTS arguments.
 struct tile_stmt *tile_command(const char *function, int arguments, const expr *argument);
 // Appends a copy of a statement of any kind.
 struct tile_stmt *tile_append(struct tile_stmt stmt);

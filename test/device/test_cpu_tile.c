@@ -559,7 +559,7 @@ TEST(commands_are_refused_without_lanes) {
                                     "  grid b in 1 { command f(1, 2, 3, 4, 5, 6, 7, 8, 9, 10) }\n"
                                     "}",
                                     "sample", "c");
-    if (!CHECK(!k && zl_error() && strstr(zl_error(), "line 2: target c_tiles has no command f")))
+    if (!CHECK(!k && zl_error() && strstr(zl_error(), "line 2: target c has no command f")))
         test_note("%s", zl_error() ? zl_error() : "no error");
     zl_clear_error();
     zl_kernel_release(k);

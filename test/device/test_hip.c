@@ -124,6 +124,6 @@ TEST(hip_calls_that_fail_are_errors) {
         ZL_ERROR_COMPILE,
         zl_kernel_compile("kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1, threads 2048 { y[0] = a[0] } }",
                           "f", "hip"));
-    CHECK_HAS(test_last_error(), "hip_tiles: kernel f has groups of 2048 threads and 0 bytes of shared "
+    CHECK_HAS(test_last_error(), "hip: kernel f has groups of 2048 threads and 0 bytes of shared "
                                  "memory; fake 0 has 1024 and 65536 at most");
 }

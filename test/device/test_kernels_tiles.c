@@ -196,7 +196,7 @@ TEST(limits_of_a_unit_hold_for_tile_kernels) {
     struct kernel_place p = begin();
     the_unit.group.most_threads = 100;
     CHECK_ERROR(ZL_ERROR_COMPILE, kernel_find_tiles(&p, "scribe few", 10, make, sums));
-    CHECK_HAS(test_last_error(), "opencl_tiles: kernel sums has groups of 128 threads and 128 bytes of "
+    CHECK_HAS(test_last_error(), "opencl: kernel sums has groups of 128 threads and 128 bytes of "
                                  "shared memory; scribe has 100 and 49152 at most");
     the_unit.group.most_threads = 256;
     the_unit.group.most_shared = 100;

@@ -288,6 +288,21 @@ TEST(compiles_ahead) {
     CHECK_EQ_INT(fake.alive("compiled"), 0);
 }
 
+// libtpu is told not to ask the metadata server where there is no TPU, unless the user has said something.
+TEST(compiling_ahead_asks_no_metadata_server) {
+    const char *is = getenv("TPU_SKIP_MDS_QUERY");
+    char *before = is ? strdup(is) : NULL;
+    REQUIRE(zl_use_device("cpu"));
+    test_setenv("TPU_SKIP_MDS_QUERY", NULL);
+    zl_ahead_close(zl_ahead_open("v6e:1x1"));
+    CHECK_STR(getenv("TPU_SKIP_MDS_QUERY"), pjrt_has_hardware() ? NULL : "1");
+    test_setenv("TPU_SKIP_MDS_QUERY", "0");
+    zl_ahead_close(zl_ahead_open("v6e:1x1"));
+    CHECK_STR(getenv("TPU_SKIP_MDS_QUERY"), "0");
+    test_setenv("TPU_SKIP_MDS_QUERY", before);
+    free(before);
+}
+
 // A product with one row or column would be a loop without the matrix unit, so zeros are added to it.
 static void check_lone_rows(const char *topology) {
     static const struct {

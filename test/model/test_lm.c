@@ -69,7 +69,8 @@ static void check_forward(const char *name, double near) {
         for (int layer = 0; layer < zl_model_about(f.model).layers; layer++) {
             char key[32];
             snprintf(key, sizeof key, "hidden.%d", layer);
-            far = apart(zl_model_hidden(f.model, f.ids, layer), zl_file_find(f.expected, key));
+            zl_array hidden = zl_model_hidden(f.model, f.ids, layer, NULL, 0);
+            far = apart(hidden, zl_file_find(f.expected, key));
             if (!CHECK(far < near))
                 test_note("%s: the input of layer %d is %g standard deviations apart", name, layer, far);
         }
@@ -82,6 +83,24 @@ TEST(logits_and_hidden_states_are_those_of_transformers) {
         ZL_SCOPE {
             check_forward(case_name(i), i < DENSE + MIXED ? 1e-5 : 2e-4);
         }
+}
+
+TEST(hidden_states_of_layers_that_there_are_not) {
+    struct fixture f;
+    char error[200];
+    CHECK(!zl_model_hidden(NULL, zl_scalar_int(0), 0, error, sizeof error));
+    CHECK_HAS(error, "model is NULL");
+    if (open_case(&f, case_name(0))) {
+        int layers = zl_model_about(f.model).layers;
+        CHECK(zl_model_hidden(f.model, f.ids, layers, error, sizeof error));
+        CHECK(!zl_model_hidden(f.model, f.ids, layers + 1, error, sizeof error));
+        CHECK_HAS(error, "zl_model_hidden: layer ");
+        CHECK(!zl_model_hidden(f.model, f.ids, -1, error, sizeof error));
+        CHECK_HAS(error, "layer -1: 0 to ");
+        CHECK(!zl_model_hidden(f.model, NULL, 0, error, sizeof error));
+        CHECK_HAS(error, "ids is NULL");
+    }
+    close_case(&f);
 }
 
 static void check_gradients(const char *name, double near) {

@@ -339,8 +339,19 @@ TEST(checkpoints_of_others_are_refused) {
     zl_array ids = zl_zeros(ZL_SHAPE(1, 2), ZL_INT32);
     CHECK(zl_nn_load(nn, path) && zl_isfinite(small_loss(nn, 2, (zl_array[]){ids, ids}, &mixer)));
     CHECK(!zl_nn_load(nn, path));
+    CHECK_HAS(zl_nn_error(nn), "zl_nn_load: ");
     CHECK_HAS(zl_nn_error(nn), "has parameters already");
     zl_nn_free(nn);
+
+    zl_train_options options = small_options("adamw", 1);
+    zl_nn used = zl_nn_new(9);
+    CHECK(zl_nn_load(used, path));
+    zl_trainer t = zl_trainer_new(used, small_loss, &mixer, &options);
+    CHECK(!zl_trainer_load(t, path, "delta"));
+    CHECK_HAS(zl_nn_error(used), "zl_trainer_load: ");
+    CHECK_HAS(zl_nn_error(used), "has parameters already");
+    zl_trainer_free(t);
+    zl_nn_free(used);
 }
 
 // A step reuses the memory that the step before it released.

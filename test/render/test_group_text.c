@@ -137,6 +137,22 @@ TEST(cuda_pipelines_copy_ahead_what_a_grid_does_not_write) {
     }
 }
 
+// A pipeline whose copy has to wait for its own loop keeps none behind it from running ahead.
+TEST(cuda_pipelines_the_first_loop_that_can_be) {
+    char *source = render("twice",
+                          "kernel twice(x: f32[4096]) -> (y: f32[4096]) {\n  global room: f32[4096]\n"
+                          "  grid b in 1, threads 64 {\n    shared a: f32[64]\n    shared c: f32[64]\n"
+                          "    pipeline t in 63 stages 2 {\n      copy room[t * 64] of [64] -> a\n"
+                          "      copy a -> room[t * 64 + 64] of [64]\n    }\n"
+                          "    pipeline t in 64 stages 2 {\n      copy x[t * 64] of [64] -> c\n"
+                          "      copy c -> y[t * 64] of [64]\n    }\n  }\n}\n",
+                          "cuda_tiles");
+    const char *body = source ? strstr(source, "twice_0(") : NULL;
+    if (CHECK(body))
+        CHECK_EQ_INT(count_of(body, "zl_async_"), 2);
+    memory_free(source);
+}
+
 // Two 16-bit numbers are packed such that the compiler rounds both at once; 8-bit numbers are moved as words.
 // Rows of a larger array are copied 16 bytes at a time, asynchronously, if their distance is known to be a
 // multiple of that, or is found to be one at run time.

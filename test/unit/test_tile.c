@@ -50,6 +50,17 @@ TEST(tile_builder_refuses_types_that_differ) {
     CHECK_ERROR(ZL_ERROR_STATE, tile_const(f32, 1)); // there is no kernel
 }
 
+TEST(tile_commands_have_a_limit_of_arguments) {
+    expr argument[TILE_COMMAND_ARGUMENTS + 1];
+    tile_begin("k");
+    for (int i = 0; i <= TILE_COMMAND_ARGUMENTS; i++)
+        argument[i] = tile_const_int(i32, i);
+    CHECK(tile_command("f", TILE_COMMAND_ARGUMENTS, argument));
+    CHECK(!tile_command("f", TILE_COMMAND_ARGUMENTS + 1, argument));
+    CHECK_HAS(zl_error(), "f has 57 arguments: 56 at most");
+    CHECK_ERROR(ZL_ERROR_VALUE, tile_end());
+}
+
 TEST(tile_kernels_nest) {
     struct tile_kernel *outer = tile_begin("outer");
     expr x = tile_const(f32, 1);
@@ -302,6 +313,11 @@ TEST(tile_running_outside_is_an_error) {
     kernel = parse("kernel k() -> (y: f32[1]) { assert false, \"never\" }");
     CHECK_ERROR(ZL_ERROR_VALUE, tile_interpret(kernel, (void *[]){y}, NULL));
     tile_free(kernel);
+    kernel = parse("kernel k() -> (y: f32[1]) { command f(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12) }");
+    REQUIRE(kernel);
+    CHECK_ERROR(ZL_ERROR_VALUE, tile_interpret(kernel, (void *[]){y}, NULL));
+    CHECK_HAS(test_last_error(), "command: f is a function of a chip, and the interpreter is none");
+    tile_free(kernel);
 }
 
 // Computing indices does not count as operations, and partial blocks at the ends cost less than whole ones.
@@ -342,6 +358,9 @@ TEST(tile_cost_counts) {
     kernel =
         parse("kernel triangle() -> (y: f32[n]) { for i in n { for j in i { y[i] = fma(f32(j), 2, 1) } } }");
     CHECK_NEAR(tile_cost(kernel, (int64_t[]){101}).flops, 101 * 50 * 2, 1);
+    tile_free(kernel);
+    kernel = parse("kernel steps() -> (y: f32[n]) { for i in 0 .. n step 4 { y[i] = fma(f32(i), 2, 1) } }");
+    CHECK_EQ_F64(tile_cost(kernel, (int64_t[]){10}).flops, 3 * 2); // at 0, 4 and 8
     tile_free(kernel);
 }
 

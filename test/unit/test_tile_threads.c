@@ -156,6 +156,36 @@ TEST(groups_of_threads_give_what_is_said) {
             tile_trial_of_groups(cases[i].text, render_target(targets[k]), cases[i].sizes, 1e-4);
 }
 
+// Maps of more tiles in registers, and of more vectors along their axes, than fit a list of a fixed length.
+TEST(maps_use_any_number_of_fragments) {
+    enum { TILES = 40, AXES = 8 };
+    struct text many = {0}, deep = {0};
+    text_add(&many, "kernel many(x: f32[%d, 64]) -> (y: f32[64]) {\n  grid b in 1, threads 32 {\n", TILES);
+    for (int i = 0; i < TILES; i++)
+        text_add(&many, "    fragment t%d: f32[64]\n    copy x[%d, 0] of [1, 64] -> t%d\n", i, i, i);
+    text_add(&many, "    map i in 64 { y[i] = t0[i]");
+    for (int i = 1; i < TILES; i++)
+        text_add(&many, " + t%d[%s]", i, i + 1 < TILES ? "i" : "63 - i");
+    text_add(&many, " }\n  }\n}\n");
+    text_add(&deep, "kernel deep(x: f32[%d, 4]) -> (y: f32[65536]) {\n  grid b in 1, threads 2 {\n", AXES);
+    for (int i = 0; i < AXES; i++)
+        text_add(&deep, "    fragment t%d: f32[4] align 8\n    copy x[%d, 0] of [1, 4] -> t%d\n", i, i, i);
+    text_add(&deep, "    map ");
+    for (int i = 0; i < AXES; i++)
+        text_add(&deep, "%sp%d in 4", i ? ", " : "", i);
+    text_add(&deep, " { y[");
+    for (int i = 0; i < AXES; i++)
+        text_add(&deep, "%sp%d * %d", i ? " + " : "", i, 1 << 2 * i);
+    text_add(&deep, "] = ");
+    for (int i = 0; i < AXES; i++)
+        text_add(&deep, "%st%d[p%d]", i ? " + " : "", i, i);
+    text_add(&deep, " }\n  }\n}\n");
+    tile_trial_of_groups(many.data, render_target("cuda_tiles"), (int64_t[]){0}, 1e-4);
+    tile_trial_of_groups(deep.data, render_target("cuda_tiles"), (int64_t[]){0}, 1e-4);
+    text_free(&many);
+    text_free(&deep);
+}
+
 // Two tiles that are used one after the other, and one that is used together with the second.
 static const char phases[] =
     "kernel phases(x: f32[n, 64, 64]) -> (y: f32[n, 64, 64], z: f32[n, 64, 64]) {\n"

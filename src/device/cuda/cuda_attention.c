@@ -91,6 +91,7 @@ struct attention_plan *cuda_attention_find(const struct attention_key *k, attent
             memory_free(g);
         }
         if (!g || !map_set(&plans, k, sizeof *k, a)) {
+            dnn_keep(a->plan.plan ? 1 : 0, &a->plan, -1);
             memory_free(a);
             a = NULL;
         }

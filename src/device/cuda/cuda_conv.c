@@ -322,6 +322,7 @@ static struct planned *find_plan(const struct key *k) {
     plan->chosen = NOT_YET;
     if (map_set(&plans, k, sizeof *k, plan))
         return plan;
+    dnn_keep(plan->plans, plan->plan, -1);
     memory_free(plan);
     return NULL;
 }
@@ -394,13 +395,24 @@ static void choose_best(const struct kernel_place *p, const struct key *k, struc
     plan->chosen = best;
 }
 
+// Returns which plan of this lane is what another lane has chosen. Lists of lanes differ where one could not
+// build a plan. Returns NOT_YET if the plan is not here.
+static int chosen_here(const struct planned *plan, const struct planned *other) {
+    int here = other->chosen == NO_PLAN ? NO_PLAN : NOT_YET;
+    for (int i = 0; i < plan->plans && here == NOT_YET; i++)
+        if (plan->plan[i].configuration == other->plan[0].configuration)
+            here = i;
+    return here;
+}
+
 static void choose(const struct kernel_place *p, const struct key *k, struct planned *plan,
                    void *const *memory) {
     lock_take(&lock);
     const struct planned *other = plan->chosen == NOT_YET ? chosen_by_others(*k) : NULL;
-    if (other && other->chosen < plan->plans) {
-        dnn_keep(plan->plans, plan->plan, other->chosen);
-        plan->chosen = other->chosen;
+    int here = other ? chosen_here(plan, other) : NOT_YET;
+    if (here != NOT_YET) {
+        dnn_keep(plan->plans, plan->plan, here);
+        plan->chosen = here;
         plan->multiplies = other->multiplies;
     } else if (plan->chosen == NOT_YET) {
         choose_best(p, k, plan, memory);

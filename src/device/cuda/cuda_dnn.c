@@ -333,7 +333,7 @@ static bool try_configuration(dnn handle, dnn_object configuration, struct dnn_w
                  !api.cudnnBackendGetAttribute(plan, WORKSPACE, A_INT, 1, &count, &bytes) &&
                  !(wish.no_workspace && bytes);
     if (works)
-        *out = (struct dnn_plan){plan, (size_t)bytes};
+        *out = (struct dnn_plan){.plan = plan, .workspace = (size_t)bytes};
     else
         api.cudnnBackendDestroyDescriptor(plan);
     return works;
@@ -357,7 +357,7 @@ static int try_mode(struct dnn_graph *g, dnn handle, dnn_object graph, int mode,
     for (int64_t i = 0; i < count && i < DNN_CONFIGURATIONS && plans < most; i++)
         if (is_good(configuration[i], wish.exact) &&
             try_configuration(handle, configuration[i], wish, &out[plans]))
-            plans++;
+            out[plans++].configuration = mode * DNN_CONFIGURATIONS + (int)i;
     return plans;
 }
 

@@ -59,6 +59,7 @@ struct dnn_graph {
 struct dnn_plan {
     dnn_object plan; // NULL: cuDNN has no plan
     size_t workspace;
+    int configuration; // which of those that cuDNN proposes for the graph; the same on all lanes of a unit
 };
 
 // Returns whether cuDNN is installed and can be loaded.

@@ -73,7 +73,10 @@ static const struct kernel_function *make(const struct kernel_place *p, const st
     lock_take(&lock);
     bool kept = map_set(&loaded, full, bytes, f);
     lock_give(&lock);
-    return kept ? f : NULL;
+    if (kept)
+        return f;
+    memory_free(f);
+    return NULL;
 }
 
 const struct kernel_function *cuda_text_find(const struct kernel_place *p, const char *override,

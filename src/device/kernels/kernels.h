@@ -188,8 +188,10 @@ bool kernel_launch_function(const struct kernel_place *p, const struct kernel_fu
                             const struct kernel_call *k);
 
 // Renders, compiles and loads a tile kernel, which it may change, for a unit (kernels_tiles.c). Returns NULL,
-// with an error, if that fails. The result lives as long as the process.
+// with an error, if that fails. The result lives as long as the process, once it is launched.
 struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct tile_kernel *kernel);
+// Frees a kernel that was never launched (NULL: nothing); its code stays loaded.
+void kernel_tiles_free(struct kernel_tiles *t);
 // Keeps a kernel that was compiled twice as long as the one that is used, and returns the latter. The lock of
 // both is held.
 struct kernel_tiles *kernel_tiles_join(struct kernel_tiles *kept, struct kernel_tiles *twin);

@@ -55,8 +55,8 @@ static struct kernel_tiles *look_up(const struct full_key *key, size_t bytes) {
 }
 
 // Adds a kernel to the map and returns it. If another thread has added one with the same key, returns that
-// one and chains the new one to it, because devices keep its code. Returns NULL, with an error, if memory
-// runs out.
+// one and chains the new one to it, because devices keep its code. Frees the kernel and returns NULL, with an
+// error, if memory runs out.
 static struct kernel_tiles *keep(const struct full_key *key, size_t bytes, struct kernel_tiles *kernel) {
     lock_take(&lock);
     struct kernel_tiles *kept = map_get(&loaded, key, bytes);
@@ -64,6 +64,8 @@ static struct kernel_tiles *keep(const struct full_key *key, size_t bytes, struc
         kernel_tiles_join(kept, kernel);
     else if (map_set(&loaded, key, bytes, kernel))
         kept = kernel;
+    else
+        kernel_tiles_free(kernel);
     lock_give(&lock);
     return kept;
 }

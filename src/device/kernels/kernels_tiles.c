@@ -58,7 +58,7 @@ struct kernel_tiles *kernel_tiles_join(struct kernel_tiles *kept, struct kernel_
     return kept;
 }
 
-static void tiles_free(struct kernel_tiles *t) {
+void kernel_tiles_free(struct kernel_tiles *t) {
     if (!t)
         return;
     tile_tape_free(t->bytes);
@@ -134,7 +134,7 @@ static struct kernel_tiles *keep_kernel(const struct kernel_place *p, const stru
         return NULL;
     if ((t->kept = p->target->keep(p->unit, kernel)))
         return t;
-    tiles_free(t);
+    kernel_tiles_free(t);
     return NULL;
 }
 
@@ -164,7 +164,7 @@ struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct t
         return t;
     }
     memory_free(text);
-    tiles_free(t);
+    kernel_tiles_free(t);
     return NULL;
 }
 

@@ -51,9 +51,9 @@ static bool has_google_chip(void) {
     return found;
 }
 
-// Returns whether there is a TPU. Opening a plugin takes the chip, so the choice of the default device does
-// it only then. TPUs up to v4 have one file per chip; later ones are served by vfio.
-static bool has_hardware(void) {
+// Opening a plugin takes the chip, so the choice of the default device does it only if there is one. TPUs up
+// to v4 have one file per chip; later ones are served by vfio.
+bool pjrt_has_hardware(void) {
     return count_files("/dev/accel[0-9]*") || (count_files("/dev/vfio/[0-9]*") && has_google_chip());
 }
 
@@ -61,7 +61,7 @@ static bool has_hardware(void) {
 // they are counted by the files of the kernel's driver.
 static int count(const char **reason) {
     const char *path = pjrt_path(reason);
-    if (!path || pjrt_is_open() || !has_hardware() || !strstr(path, "libtpu"))
+    if (!path || pjrt_is_open() || !pjrt_has_hardware() || !strstr(path, "libtpu"))
         return path ? pjrt_open(reason) : 0;
     return count_files("/dev/accel[0-9]*") + count_files("/dev/vfio/[0-9]*");
 }
@@ -95,7 +95,7 @@ const struct device device_pjrt = {
     .open = pjrt_open,
     .count = count,
     .describe = describe,
-    .has_hardware = has_hardware,
+    .has_hardware = pjrt_has_hardware,
     .is_host = is_host,
     .can = can,
     .build = pjrt_build,

@@ -40,6 +40,8 @@ extern struct pjrt_error pjrt_missing; // the error of a function that the plugi
 bool pjrt_good(const char *function, struct pjrt_error *error);
 // Returns the path of the plugin, or NULL with the reason in *reason. Does not load it.
 const char *pjrt_path(const char **reason);
+// Returns whether this machine has a TPU, by the files of the kernel's driver.
+bool pjrt_has_hardware(void);
 // Returns whether the plugin has a client.
 bool pjrt_is_open(void);
 // Loads the plugin, once, without a client, so that no chip is taken. Returns false, with the reason in

@@ -14,8 +14,17 @@ struct zl_ahead_ {
     const struct hlo_target *target; // or NULL
 };
 
+// Keeps libtpu from waiting minutes for the metadata server of Google's machines, on a machine that is none
+// of them. It reads this from its environment alone: the interface of plugins has no option for it.
+static void leave_out_metadata(void) {
+    if (!pjrt_has_hardware())
+        setenv("TPU_SKIP_MDS_QUERY", "1", 0);
+}
+
 zl_ahead *zl_ahead_open(const char *topology) {
     const char *why = "no topology is given";
+    if (topology)
+        leave_out_metadata();
     if (!topology || !pjrt_load(&why))
         return error_set(ZL_ERROR_DEVICE, "zl_ahead_open: %s", why);
     PJRT_CALL(TopologyDescription_Create, make, .name = topology, .name_size = strlen(topology));

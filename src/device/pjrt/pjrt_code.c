@@ -193,6 +193,7 @@ static struct pjrt_code *find(const struct hlo_program *hlo) {
 // Makes code of an executable and adds it to the cache; if another thread has compiled the same text
 // meanwhile, either one will do. Takes the executable over. Returns NULL, with an error, if memory is out.
 static struct pjrt_code *keep(const struct hlo_program *hlo, struct pjrt_executable *executable) {
+    bool had_error = zl_error();
     struct pjrt_code *c = memory_zero(sizeof *c);
     if (!c) {
         destroy(executable);
@@ -210,6 +211,8 @@ static struct pjrt_code *keep(const struct hlo_program *hlo, struct pjrt_executa
         memory_free(c->text);
         c->text = NULL;
     }
+    if (!kept && !had_error)
+        zl_clear_error(); // it runs all the same, and is compiled again when it is needed again
     return c;
 }
 

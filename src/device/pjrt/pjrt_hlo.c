@@ -110,11 +110,15 @@ static struct name read_name(struct pjrt_proto p, int id_field) {
 }
 
 static void keep_name(struct hlo_reader *r, struct name n) {
+    if (map_get(&r->names, &n.id, sizeof n.id))
+        return;
     char *text = memory_zero((size_t)(n.text.end - n.text.at) + 1);
     if (text && n.text.at)
         memcpy(text, n.text.at, (size_t)(n.text.end - n.text.at));
-    if (!text || map_get(&r->names, &n.id, sizeof n.id) || !map_set(&r->names, &n.id, sizeof n.id, text))
+    if (!text || !map_set(&r->names, &n.id, sizeof n.id, text)) {
         memory_free(text);
+        r->out.failed = true;
+    }
 }
 
 static void add_names(struct hlo_reader *r, struct text *out, const struct pjrt_field *f) {

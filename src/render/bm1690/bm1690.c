@@ -442,7 +442,7 @@ const struct dialect dialect_bm1690 = {
     SCALAR_DIALECT};
 
 const struct dialect dialect_bm1690_host = {
-    .target = SCALAR_TARGET("bm1690_host", words, .is_program = true, .lanes = &lanes, ),
+    .target = SCALAR_TARGET("bm1690_host", words, .called = "bm1690", .is_program = true, .lanes = &lanes, ),
     .prelude = prelude_bm1690_host,
     .program = render_host,
     SCALAR_DIALECT};

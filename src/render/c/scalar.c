@@ -294,9 +294,9 @@ static bool reduces(enum tile_op combine, zl_dtype from, zl_dtype to) {
     return is_row && from != ZL_BOOL && from != ZL_COMPLEX64 && to == tile_reduce_gives(from);
 }
 
-const struct dialect dialect_c_tiles = {.target =
-                                            SCALAR_TARGET("c_tiles", words, .is_program = true, .packs = true,
-                                                          .multiplies = multiplies, .reduces = reduces, ),
-                                        .prelude = prelude_c_tiles,
-                                        .program = program_render,
-                                        SCALAR_DIALECT};
+const struct dialect dialect_c_tiles = {
+    .target = SCALAR_TARGET("c_tiles", words, .called = "c", .is_program = true, .packs = true,
+                            .multiplies = multiplies, .reduces = reduces, ),
+    .prelude = prelude_c_tiles,
+    .program = program_render,
+    SCALAR_DIALECT};

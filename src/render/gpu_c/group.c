@@ -464,8 +464,8 @@ bool render_fits(const struct target *target, const struct tile_kernel *kernel) 
             return error_false(ZL_ERROR_COMPILE,
                                "%s: kernel %s has groups of %d threads and %lld bytes of shared memory; %s "
                                "has %d and %lld at most",
-                               target->name, kernel->name, l.threads, (long long)l.shared, target->unit,
-                               g->most_threads, (long long)g->most_shared);
+                               target_called(target), kernel->name, l.threads, (long long)l.shared,
+                               target->unit, g->most_threads, (long long)g->most_shared);
     }
     return true;
 }

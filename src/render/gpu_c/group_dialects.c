@@ -41,19 +41,20 @@ static bool has_mma(zl_dtype a, zl_dtype b, zl_dtype c) {
     return a == b && (a == ZL_FLOAT16 || a == ZL_BFLOAT16) && c == ZL_FLOAT32;
 }
 
-// Defines the dialect of a GPU language from its spellings, prelude and words; the other arguments are
-// members of its target.
-#define GROUP_DIALECT(id, spellings, head, own_words, ...)                                                   \
-    const struct dialect dialect_##id = {.target =                                                           \
-                                             SCALAR_TARGET(#id, spellings, .is_program = true, __VA_ARGS__), \
-                                         .prelude = head,                                                    \
-                                         .program = render_group,                                            \
-                                         .words = &own_words,                                                \
-                                         SCALAR_DIALECT}
+// Defines the dialect of a GPU language from what users call it, its spellings, prelude and words; the other
+// arguments are members of its target.
+#define GROUP_DIALECT(id, user_name, spellings, head, own_words, ...)                                  \
+    const struct dialect dialect_##id = {                                                              \
+        .target = SCALAR_TARGET(#id, spellings, .called = user_name, .is_program = true, __VA_ARGS__), \
+        .prelude = head,                                                                               \
+        .program = render_group,                                                                       \
+        .words = &own_words,                                                                           \
+        SCALAR_DIALECT}
 
-GROUP_DIALECT(opencl_tiles, scalar_group_words, prelude_opencl_tiles, opencl_words, .group = &opencl_group, );
-GROUP_DIALECT(opencl_cpu_tiles, scalar_group_words, prelude_opencl_tiles, opencl_words,
+GROUP_DIALECT(opencl_tiles, "opencl", scalar_group_words, prelude_opencl_tiles, opencl_words,
+              .group = &opencl_group, );
+GROUP_DIALECT(opencl_cpu_tiles, "opencl", scalar_group_words, prelude_opencl_tiles, opencl_words,
               .group = &opencl_cpu_group, );
-GROUP_DIALECT(cuda_tiles, scalar_cuda_words, prelude_cuda_tiles, cuda_words, .group = &cuda_group,
+GROUP_DIALECT(cuda_tiles, "cuda", scalar_cuda_words, prelude_cuda_tiles, cuda_words, .group = &cuda_group,
               .multiplies = has_mma, );
-GROUP_DIALECT(hip_tiles, scalar_exp2_words, prelude_hip_tiles, cuda_words, .group = &hip_group, );
+GROUP_DIALECT(hip_tiles, "hip", scalar_exp2_words, prelude_hip_tiles, cuda_words, .group = &hip_group, );

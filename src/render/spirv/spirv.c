@@ -267,7 +267,7 @@ static const struct target_spirv common = {
     .has_exact_divide = true, .has_exact_root = true, .push_bytes = 128};
 
 const struct dialect dialect_spirv_tiles = {
-    .target = {.name = "spirv_tiles", .op = scalar_plain_words, .is_program = true, .group = &group, .spirv = &common,
+    .target = {.name = "spirv_tiles", .called = "vulkan", .op = scalar_plain_words, .is_program = true, .group = &group, .spirv = &common,
                .cast = {[ZL_UINT8] = PASS_INTEGER, [ZL_UINT16] = PASS_INTEGER, [ZL_UINT32] = NUMBERS, [ZL_UINT64] = NUMBERS,
                         [ZL_INT8] = PASS_INTEGER, [ZL_INT16] = PASS_INTEGER, [ZL_INT32] = NUMBERS, [ZL_INT64] = NUMBERS,
                         [ZL_FLOAT16] = PASS_BIT(ZL_FLOAT32), [ZL_BFLOAT16] = PASS_BIT(ZL_FLOAT32),

@@ -307,7 +307,7 @@ static spirv_id shift_of(struct spirv_program *p, spirv_id byte) {
 
 spirv_id spirv_part_of_word(struct spirv_program *p, spirv_id word, spirv_id shift, int bytes) {
     spirv_id part = spirv_op(p, SPIRV_ShiftRightLogical, word, shift);
-    return spirv_op_by(p, SPIRV_BitwiseAnd, part, (1u << 8 * bytes) - 1);
+    return bytes < 4 ? spirv_op_by(p, SPIRV_BitwiseAnd, part, (1u << 8 * bytes) - 1) : part;
 }
 
 static spirv_id read_table(struct spirv_program *p, const struct tile_buffer *b, spirv_id place) {

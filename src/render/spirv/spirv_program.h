@@ -224,7 +224,7 @@ spirv_id spirv_exchange_pointer(struct spirv_program *p, spirv_id place, int byt
 // of its first bit in that word; to 0, which is no id, if it is no part of one.
 spirv_id spirv_atomic_pointer(struct spirv_program *p, const struct tile_buffer *b, spirv_id place,
                               spirv_id *shift);
-// Returns `bytes` bytes (1 to 3) of a word, from bit `shift` on.
+// Returns `bytes` bytes (1 to 4) of a word, from bit `shift` on.
 spirv_id spirv_part_of_word(struct spirv_program *p, spirv_id word, spirv_id shift, int bytes);
 // Returns a word of the block of arguments.
 spirv_id spirv_argument(struct spirv_program *p, spirv_id word);

@@ -93,10 +93,12 @@ struct round {
 static bool open_lines(struct round *r, struct fft_lines *l) {
     int64_t each = (MAX_OF(r->s->first, r->s->second) + 1) * LANES;
     float *room = cpu_scratch(SCRATCH_WORK, sizeof(float) * 4 * (size_t)each);
-    *l = (struct fft_lines){room, room + each, room + 2 * each, room + 3 * each, LANES};
-    if (!room)
+    if (!room) {
         atomic_store(&r->failed, true);
-    return room;
+        return false;
+    }
+    *l = (struct fft_lines){room, room + each, room + 2 * each, room + 3 * each, LANES};
+    return true;
 }
 
 static void turn(const struct fft_split *s, int64_t group, struct fft_lines *l) {

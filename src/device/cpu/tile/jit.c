@@ -56,7 +56,10 @@ static void *keep_loaded(const char *key, void *library) {
     bool kept =
         map_get(&loaded.libraries, key, KEY_BYTES) || map_set(&loaded.libraries, key, KEY_BYTES, library);
     lock_give(&loaded.lock);
-    return kept ? library : NULL;
+    if (kept)
+        return library;
+    dlclose(library);
+    return NULL;
 }
 
 static void *load(const struct source *source) {

@@ -18,6 +18,8 @@ ZL_AT_LOAD {
 }
 
 static void known_free(struct known *k) {
+    if (k && k->compiled)
+        kernel_driver_c.free(k->compiled);
     if (k)
         tile_free(k->kernel);
     memory_free(k);
@@ -55,7 +57,10 @@ static const struct known *find(const struct op_key *key) {
     lock_take(&lock);
     bool kept = map_set(&known, key, sizeof *key, k);
     lock_give(&lock);
-    return kept ? k : NULL;
+    if (kept)
+        return k;
+    known_free(k);
+    return NULL;
 }
 
 // Returns the start of an array's memory.
