@@ -571,6 +571,8 @@ TEST(sampling_draws_from_the_ids_that_its_options_leave) {
             {{.temperature = 1, .top_p = p[0] + p[1] * 0.5}, 0, 1},
             {{.temperature = 1, .min_p = p[2] / p[0] * 0.999}, 0, 2},
             {{.temperature = 1e-3, .top_k = 20}, 0, 0},
+            {{.temperature = 1e-40}, 0, 0},
+            {{.temperature = 1, .top_p = 1e-9}, 0, 0},
             {{.temperature = 1, .top_k = 1, .xtc_probability = 1, .xtc_threshold = p[1] * 0.999}, 1, 1},
             {{.temperature = 0, .biases = 1, .bias_id = &order[7], .bias = (double[]){100}}, 7, 7},
             {{.temperature = 0, .biases = 1, .bias_id = &order[0], .bias = (double[]){-INFINITY}}, 1, 1},
@@ -684,6 +686,10 @@ TEST(ids_and_options_out_of_range_are_errors) {
         CHECK(!zl_sequence_start(f.model, (int32_t[]){3}, 1, &(zl_sequence_options){.sampling = &how}, error,
                                  sizeof error));
         CHECK_HAS(error, "id 99");
+        how = (zl_sampling){.biases = 1, .bias_id = (int[]){9}, .bias = (double[]){INFINITY}};
+        CHECK(!zl_sequence_start(f.model, (int32_t[]){3}, 1, &(zl_sequence_options){.sampling = &how}, error,
+                                 sizeof error));
+        CHECK_HAS(error, "bias inf of id 9");
     }
     close_case(&f);
 }
