@@ -129,7 +129,8 @@ typedef struct {
     float log_probability; // of the model itself, before sampling options changed it
 } zl_token;
 // Draws the next id, after computing what is left of the prompt. When it returns, the step after it is
-// already running on the device. Returns false after an error.
+// already running on the device. Returns false after an error; what was computed is then dropped, and the
+// next call computes it again.
 ZL_API bool zl_sequence_next(zl_sequence sequence, zl_token *token, char *error, size_t error_bytes);
 // Appends ids to the sequence, such as the next question of a conversation. The id that was drawn ahead is
 // dropped. Returns false after an error.

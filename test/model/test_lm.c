@@ -400,6 +400,62 @@ TEST(a_copy_of_a_sequence_is_a_snapshot) {
     }
 }
 
+// An allocation fails while ids are drawn: calls that failed are made again, and draw what they would have.
+static void check_retry(const char *name, int members) {
+    struct fixture f;
+    char error[256] = "";
+    enum { MOST = 2, COUNT_DRAWN = 8 };
+    zl_sampling how = {.temperature = 1, .top_k = 1, .presence_penalty = 0.5};
+    int32_t prompt[MOST][7], expected[MOST][COUNT_DRAWN];
+    int length[MOST] = {7, 2};
+    if (open_case(&f, name)) {
+        for (int i = 0; i < members; i++) {
+            random_ids(prompt[i], length[i]);
+            draw_alone(f.model, prompt[i], length[i], &how, COUNT_DRAWN, expected[i]);
+        }
+        for (long at = 1; at < 60; at += 7) {
+            zl_batch b = members > 1 ? zl_batch_new(f.model) : NULL;
+            zl_sequence s[MOST] = {NULL};
+            zl_token token[MOST];
+            int drawn = 0;
+            for (int i = 0; i < members; i++) {
+                s[i] = zl_sequence_start(f.model, prompt[i], length[i],
+                                         &(zl_sequence_options){.sampling = &how}, error, sizeof error);
+                CHECK(s[i] && (!b || zl_batch_add(b, s[i], error, sizeof error)));
+            }
+            for (int tries = 0; drawn < COUNT_DRAWN && tries < 3 * COUNT_DRAWN; tries++) {
+                if (tries == 3)
+                    memory_fail_at(at);
+                if (!(b ? zl_batch_next(b, token, error, sizeof error)
+                        : zl_sequence_next(s[0], token, error, sizeof error))) {
+                    memory_fail_at(0);
+                    zl_clear_error();
+                    continue;
+                }
+                for (int i = 0; i < members; i++)
+                    if (!CHECK_EQ_INT(token[i].id, expected[i][drawn]))
+                        test_note("%s, %d sequences: id %d after allocation %ld failed: %s", name, members,
+                                  drawn, at, error);
+                drawn++;
+            }
+            memory_fail_at(0);
+            CHECK_EQ_INT(drawn, COUNT_DRAWN);
+            for (int i = 0; i < members; i++)
+                zl_sequence_close(s[i]);
+            zl_batch_close(b);
+        }
+    }
+    close_case(&f);
+}
+
+TEST(a_step_that_failed_can_be_made_again) {
+    static const char *const names[] = {"qwen3", "qwen3_5"};
+    for (int i = 0; i < 4; i++)
+        ZL_SCOPE {
+            check_retry(names[i / 2], 1 + i % 2);
+        }
+}
+
 enum { MEMBERS = 4, STEPS = 10 };
 
 // Sequences of different lengths and options in one batch, of which one leaves and returns and one is closed:
