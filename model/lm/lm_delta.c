@@ -126,6 +126,9 @@ static zl_array convolve(zl_array x, zl_array weight, zl_array *recent) {
         sum = sum ? zl_add(sum, product) : product;
     }
     *recent = lm_slice(all, 1, count, count + width - 1);
+    if (count > 1 && width > 2) // as two parts: a slice alone would keep all inputs of the prompt in memory
+        *recent = zl_concatenate((zl_array[]){lm_slice(*recent, 1, 0, 1), lm_slice(*recent, 1, 1, width - 1)},
+                                 2, 1);
     return sum;
 }
 
