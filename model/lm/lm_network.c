@@ -44,8 +44,9 @@ static bool find_centred(const struct lm_network *n) {
     char name[192];
     for (int i = 0; c->family->delta && i < c->layers; i++) {
         snprintf(name, sizeof name, "%s.layers.%d.linear_attn.conv1d.weight", n->prefix.text, i);
-        zl_array weight =
-            c->linear[i] ? lm_weights_take(n->weights, name, ZL_SHAPE(-1, -1, -1), &unread) : NULL;
+        zl_array weight = c->linear[i] && lm_weights_has(n->weights, name)
+                              ? lm_weights_take(n->weights, name, ZL_SHAPE(-1, -1, -1), &unread)
+                              : NULL;
         if (weight)
             return zl_dim(weight, 1) == 1;
     }

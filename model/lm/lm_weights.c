@@ -181,8 +181,8 @@ struct lm_weights *lm_weights_random(int64_t seed, zl_dtype dtype, bool quantize
     return w;
 }
 
-// Draws random values for a tensor: vectors are ones, matrices are normal with deviation 1 / sqrt(columns),
-// codes are random bits, and scales and biases are small.
+// Draws random values for a tensor: vectors are ones, matrices and convolutions are normal with deviation
+// 1 / sqrt(columns), codes are random bits, and scales and biases are small.
 static zl_array draw(struct lm_weights *w, const char *name, zl_shape shape) {
     zl_array key = zl_random_key(w->seed + w->tensors), a = NULL;
     if (shape.ndim == 1)
@@ -190,7 +190,7 @@ static zl_array draw(struct lm_weights *w, const char *name, zl_shape shape) {
     else if (ends_with(name, ".scales") || ends_with(name, ".biases"))
         a = zl_astype(zl_multiply(zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, key), zl_scalar(0.003)),
                       w->drawn);
-    else if (w->quantized)
+    else if (w->quantized && !ends_with(name, "conv1d.weight"))
         a = zl_random_bits(shape, 4, key);
     else
         a = zl_astype(zl_multiply(zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, key),

@@ -749,6 +749,23 @@ TEST(fields_and_tensors_that_do_not_fit_are_named) {
     CHECK_HAS(error, "/nonexistent/config.json");
 }
 
+TEST(random_weights_have_layers_of_linear_attention_too) {
+    static const char *const names[] = {"qwen3_next", "qwen3_5"};
+    for (int i = 0; i < 2; i++)
+        ZL_SCOPE {
+            char path[512], error[512] = "";
+            snprintf(path, sizeof path, "%s/%s/config.json", CASES, names[i]);
+            zl_model model = zl_model_random(path, 7, error, sizeof error);
+            if (!CHECK(model))
+                test_note("%s", error);
+            zl_array ids = zl_from_i32((int32_t[]){1, 5, 9}, ZL_SHAPE(1, 3));
+            zl_array logits = model ? zl_astype(zl_model_logits(model, ids), ZL_FLOAT32) : NULL;
+            CHECK(logits && isfinite(zl_item(zl_sum(logits))));
+            CHECK(!zl_error());
+            zl_model_close(model);
+        }
+}
+
 TEST(ids_and_options_out_of_range_are_errors) {
     struct fixture f;
     char error[512];
