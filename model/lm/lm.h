@@ -129,6 +129,9 @@ zl_array lm_weights_take(struct lm_weights *weights, const char *name, zl_shape 
 // Returns false, with an error, if a tensor was not taken that no architecture leaves out: the model would
 // not be what its file says.
 bool     lm_weights_all_used(const struct lm_weights *weights, bool tied, struct lm_error *error);
+// Returns false, with an error, if a tensor that was taken has no floats, though it is not quantised. Floats
+// of 8 bits are such: they are loaded as bytes.
+bool     lm_weights_are_floats(const struct lm_weights *weights, struct lm_error *error);
 // Replaces a tensor of the list by another one, which is retained, and releases the old one.
 void     lm_weights_replace(struct lm_weights *weights, zl_array tensor, zl_array by);
 // Returns the index-th of the tensors that were taken, and sets *name; NULL past the last.

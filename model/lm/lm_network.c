@@ -193,7 +193,7 @@ static bool load(struct lm_network *n, struct lm_error *error) {
         return false;
     if (!load_frequencies(&l, n))
         return false;
-    return lm_weights_all_used(n->weights, c->tied, error);
+    return lm_weights_all_used(n->weights, c->tied, error) && lm_weights_are_floats(n->weights, error);
 }
 
 // Joins matrices that multiply the same input, on devices other than the CPU, where each product costs a

@@ -276,6 +276,26 @@ bool lm_weights_all_used(const struct lm_weights *w, bool tied, struct lm_error 
     return true;
 }
 
+// Returns whether a tensor is part of a quantised matrix: NAME.weight beside NAME.scales, or these.
+static bool is_quantized(const struct lm_weights *w, const char *name) {
+    char scales[320];
+    snprintf(scales, sizeof scales, "%.*s.scales", (int)(strlen(name) - strlen(".weight")), name);
+    return ends_with(name, ".scales") || (ends_with(name, ".weight") && lm_weights_has(w, scales));
+}
+
+bool lm_weights_are_floats(const struct lm_weights *w, struct lm_error *error) {
+    for (int i = 0; i < w->tensors; i++) {
+        const struct tensor *t = &w->tensor[i];
+        zl_dtype dtype = zl_dtype_of(t->array);
+        bool floats =
+            dtype == ZL_FLOAT32 || dtype == ZL_BFLOAT16 || dtype == ZL_FLOAT16 || dtype == ZL_FLOAT64;
+        if (t->used && !floats && strlen(t->name) > strlen(".weight") && !is_quantized(w, t->name))
+            return lm_fail(error, "%s: tensor '%.128s' has elements of %s, wanted floats of 16 bits or more",
+                           w->folder, t->name, zl_dtype_name(dtype));
+    }
+    return true;
+}
+
 void lm_weights_replace(struct lm_weights *w, zl_array tensor, zl_array by) {
     for (int i = 0; i < w->tensors; i++)
         if (w->tensor[i].array == tensor) {

@@ -749,6 +749,41 @@ TEST(fields_and_tensors_that_do_not_fit_are_named) {
     CHECK_HAS(error, "/nonexistent/config.json");
 }
 
+// Saves a case's tensors to the test's folder, those whose name has `word` changed.
+static void save_changed(const char *name, const char *word, zl_array change(zl_array)) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s/model.safetensors", CASES, name);
+    zl_file *from = zl_load_safetensors(path), *to = zl_file_new();
+    ZL_SCOPE {
+        for (int i = 0; i < zl_file_count(from); i++) {
+            const char *own = zl_file_name(from, i);
+            zl_array a = zl_file_array(from, i);
+            CHECK(zl_file_add(to, own, strstr(own, word) ? change(a) : a));
+        }
+        snprintf(path, sizeof path, "%s/model.safetensors", test_folder());
+        CHECK(zl_save_safetensors(path, to));
+    }
+    zl_file_free(to);
+    zl_file_free(from);
+}
+
+static zl_array as_bytes(zl_array a) {
+    return zl_astype(a, ZL_UINT8);
+}
+
+TEST(matrices_that_are_no_floats_are_named) {
+    char error[512];
+    zl_model model =
+        open_changed("qwen3", "\"use_cache\": true", "\"use_cache\": false", error, sizeof error);
+    CHECK(model);
+    zl_model_close(model);
+    save_changed("qwen3", "layers.1.self_attn.v_proj", as_bytes);
+    model = zl_model_open(test_folder(), error, sizeof error);
+    CHECK(!model);
+    CHECK_HAS(error, "tensor 'model.layers.1.self_attn.v_proj.weight' has elements of uint8, wanted floats");
+    zl_model_close(model);
+}
+
 TEST(random_weights_have_layers_of_linear_attention_too) {
     static const char *const names[] = {"qwen3_next", "qwen3_5"};
     for (int i = 0; i < 2; i++)
