@@ -56,7 +56,8 @@ struct lm_rope {
     double theta, factor;
     double low_frequency, high_frequency; // llama3
     double beta_fast, beta_slow;          // YaRN
-    double magnitude;                     // YaRN: factor of q and k
+    bool whole_pairs;                     // YaRN: stretching begins and ends at whole pairs of features
+    double magnitude;                     // YaRN: factor of the features of q and k that are rotated
     int64_t original;                     // number of positions in training
 };
 

@@ -737,6 +737,13 @@ TEST(fields_and_tensors_that_do_not_fit_are_named) {
         {"qwen3_next", "\"linear_key_head_dim\": 8", "\"linear_key_head_dim\": 7",
          "in_proj_qkvz.weight' is (128, 16), wanted"},
         {"qwen3_5", "\"attention_dropout\": 0.0", "\"logit_cap\": 3.5", "field 'logit_cap' is unknown"},
+        {"qwen3", "\"rope_type\": \"default\"", "\"rope_type\": \"default\", \"long_factor\": [2.0]",
+         "field 'rope_parameters' has 'long_factor', which is unknown"},
+        {"qwen3", "\"use_cache\": true",
+         "\"quantization_config\": {\"bits\": 4, \"group_size\": 128, \"quant_method\": \"gptq\"}",
+         "field 'quantization_config' is of a method other than MLX's"},
+        {"qwen3", "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": \"small\"",
+         "field 'rms_norm_eps' is not a number"},
     };
     char error[512];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -782,6 +789,57 @@ TEST(matrices_that_are_no_floats_are_named) {
     CHECK(!model);
     CHECK_HAS(error, "tensor 'model.layers.1.self_attn.v_proj.weight' has elements of uint8, wanted floats");
     zl_model_close(model);
+}
+
+TEST(ends_are_ids_of_the_vocabulary) {
+    char error[512];
+    zl_model model = open_changed("qwen3", "38,", "\"<end>\", 99, -1, 38,", error, sizeof error);
+    if (CHECK(model)) {
+        zl_model_info about = zl_model_about(model);
+        CHECK_EQ_INT(about.eos_count, 2);
+        CHECK_EQ_INT(about.eos[0], 38);
+        CHECK_EQ_INT(about.eos[1], 39);
+    }
+    zl_model_close(model);
+}
+
+// Makes the weight w of a norm, stored less 1, twice as large in the four features that are rotated.
+static zl_array twice(zl_array w) {
+    zl_array rotated = zl_slice(w, ZL_SHAPE(0), ZL_SHAPE(4), ZL_SHAPE(1)),
+             rest = zl_slice(w, ZL_SHAPE(4), ZL_SHAPE(16), ZL_SHAPE(1));
+    rotated = zl_add(zl_multiply(rotated, zl_scalar(2)), zl_scalar(1));
+    return zl_concatenate((zl_array[]){rotated, rest}, 2, 0);
+}
+
+// YaRN's attention factor multiplies the features of q and k that are rotated, and only these: it is as if
+// their norms did.
+TEST(yarn_scales_the_features_that_are_rotated) {
+    static const char none[] = "\"rope_scaling\": null",
+                      yarn[] = "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 1.0, "
+                               "\"attention_factor\": 2.0, \"original_max_position_embeddings\": 64}";
+    char error[512] = "";
+    zl_array logits[2] = {NULL};
+    ZL_SCOPE {
+        zl_array ids = zl_from_i32((int32_t[]){1, 5, 9, 2, 6, 30, 39, 0}, ZL_SHAPE(1, 8));
+        for (int i = 0; i < 2; i++) {
+            zl_model model = open_changed("qwen3_next", none, i ? yarn : none, error, sizeof error);
+            if (!i) {
+                zl_model_close(model);
+                save_changed("qwen3_next", "_norm.weight", twice);
+                model = zl_model_open(test_folder(), error, sizeof error);
+            }
+            if (!CHECK(model))
+                test_note("%s", error);
+            logits[i] = model ? zl_model_logits(model, ids) : NULL;
+            CHECK(logits[i] && zl_eval(logits[i]));
+            zl_model_close(model);
+        }
+        if (logits[0] && logits[1]) {
+            double far = apart(logits[1], logits[0]);
+            if (!CHECK(far < 1e-4))
+                test_note("logits are %g standard deviations apart", far);
+        }
+    }
 }
 
 TEST(random_weights_have_layers_of_linear_attention_too) {
