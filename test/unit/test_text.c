@@ -165,6 +165,30 @@ TEST(decoding_holds_parts_of_characters_back) {
     text_tokenizer_close(t);
 }
 
+// An expression that is none of the known ones runs by PCRE2. Bytes that are not UTF-8 are part of no match,
+// and a long text takes linear time.
+TEST(expressions_split_long_texts_of_any_bytes) {
+    enum { TIMES = 50000 };
+    static const char part[] = "ab ab\xff";
+    static const int32_t want[] = {256, ' ', 256, 0xff};
+    text_tokenizer t = open_ranks("[a-z]+");
+    if (!t && strstr(error, "libpcre2"))
+        SKIP("libpcre2 is not installed");
+    REQUIRE(t);
+    char *text = malloc(TIMES * (sizeof part - 1));
+    REQUIRE(text);
+    for (int i = 0; i < TIMES; i++)
+        memcpy(text + i * (sizeof part - 1), part, sizeof part - 1);
+    struct text_ids ids = encode(t, text, TIMES * (sizeof part - 1));
+    CHECK_EQ_INT(ids.count, TIMES * COUNT(want));
+    for (size_t i = 0; i < ids.count; i++)
+        if (!CHECK_EQ_INT(ids.id[i], want[i % COUNT(want)]))
+            break;
+    free(ids.id);
+    free(text);
+    text_tokenizer_close(t);
+}
+
 TEST(a_rank_file_needs_a_pattern) {
     CHECK(!open_ranks(NULL));
     CHECK_HAS(error, "qwen2, qwen35, llama3, gpt2");
