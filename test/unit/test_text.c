@@ -189,6 +189,24 @@ TEST(expressions_split_long_texts_of_any_bytes) {
     text_tokenizer_close(t);
 }
 
+TEST(spaces_behind_an_added_token_are_no_token_again) {
+    static const char json[] =
+        "{\"added_tokens\": [{\"id\": 3, \"content\": \"\\n\", \"lstrip\": true, \"rstrip\": true}], "
+        "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}, \"decoder\": {\"type\": "
+        "\"ByteLevel\"}, \"model\": {\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}}";
+    char path[512];
+    snprintf(path, sizeof path, "%s/tokenizer.json", test_folder());
+    CHECK(zl_write_file(path, json, sizeof json - 1));
+    text_tokenizer t = text_tokenizer_open(path, NULL, error, sizeof error);
+    if (!CHECK(t))
+        test_note("%s", error);
+    REQUIRE(t);
+    struct text_ids ids = encode(t, "\n\nab", 4);
+    CHECK(ids.count == 2 && ids.id[0] == 3 && ids.id[1] == 2);
+    free(ids.id);
+    text_tokenizer_close(t);
+}
+
 TEST(a_rank_file_needs_a_pattern) {
     CHECK(!open_ranks(NULL));
     CHECK_HAS(error, "qwen2, qwen35, llama3, gpt2");
