@@ -207,6 +207,38 @@ TEST(spaces_behind_an_added_token_are_no_token_again) {
     text_tokenizer_close(t);
 }
 
+// Without a key that says so, texts of Llama 3's family begin with a token, as in llama.cpp.
+TEST(gguf_texts_of_llama_3_begin_with_a_token) {
+    static const zl_text tokens[] = {{"a", 1}, {"b", 1}, {"ab", 2}, {"<s>", 3}}, merges[] = {{"a b", 3}},
+                         model = {"gpt2", 4}, pre = {"llama-bpe", 9};
+    const zl_metadata notes[] = {
+        {.name = "tokenizer.ggml.model", .text = &model, .texts = 1},
+        {.name = "tokenizer.ggml.pre", .text = &pre, .texts = 1},
+        {.name = "tokenizer.ggml.tokens", .text = tokens, .texts = COUNT(tokens), .is_list = true},
+        {.name = "tokenizer.ggml.merges", .text = merges, .texts = 1, .is_list = true},
+        {.name = "tokenizer.ggml.bos_token_id", .array = zl_scalar_int(3)},
+    };
+    char path[512];
+    snprintf(path, sizeof path, "%s/a.gguf", test_folder());
+    zl_file *file = zl_file_new();
+    for (size_t i = 0; i < COUNT(notes); i++)
+        CHECK(zl_file_add_metadata(file, &notes[i]));
+    CHECK(zl_save_gguf(path, file));
+    zl_file_free(file);
+    text_tokenizer t = text_tokenizer_open(path, NULL, error, sizeof error);
+    if (!CHECK(t))
+        test_note("%s", error);
+    REQUIRE(t);
+    struct text_ids ids = {0};
+    struct text_encoder *e = text_encoder_new(t, error, sizeof error);
+    struct text_encode_options how = {.add_special = true};
+    CHECK(e && text_encode(e, "ab", 2, &how, &ids, error, sizeof error));
+    CHECK(ids.count == 2 && ids.id[0] == 3 && ids.id[1] == 2);
+    text_encoder_free(e);
+    free(ids.id);
+    text_tokenizer_close(t);
+}
+
 TEST(a_rank_file_needs_a_pattern) {
     CHECK(!open_ranks(NULL));
     CHECK_HAS(error, "qwen2, qwen35, llama3, gpt2");
