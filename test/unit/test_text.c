@@ -33,6 +33,7 @@ TEST(json_values) {
     CHECK_STR(text_json_text(text_json_at(list, 4)), "\xc3\xa9\xf0\x9f\x98\x80\n");
     CHECK_EQ_INT(text_json_integer(text_json_get(root, "a")), 3); // the last member of that name
     CHECK(text_json_is_integer(text_json_get(text_json_get(root, "b"), "c")));
+    CHECK_EQ_INT(text_json_integer(text_json_get(text_json_get(root, "b"), "c")), INT64_C(9007199254740993));
     text_json_free(root);
 }
 
@@ -303,6 +304,7 @@ TEST(templates_render) {
         {"{{ ms[::-1][0].content.split(' ')[-1] }} {{ ms|map(attribute='role')|join(',') }}",
          "there user,assistant"},
         {"{{ ms[0]|tojson }}", "{\"role\": \"user\", \"content\": \"\xc3\xa9\"}"},
+        {"{{ 12345678901234567 - many }} {{ many }}", "1 12345678901234566"},
         {"{% macro f(a, b=2) %}{{ a }}-{{ b }}{% endmacro %}{{ f(1) }} {{ f(b=3, a=0) }}", "1-2 0-3"},
         {"{{ -7 // 2 }} {{ 7 % -3 }} {{ 1e16 }} {{ 0.1 + 0.2 }} {{ [none, 'a\\'b'] }} {{ 'x' if nope is "
          "defined }}|",
@@ -310,7 +312,8 @@ TEST(templates_render) {
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *text = render(cases[i].source,
-                            "{\"ms\": [{\"role\": \"user\", \"content\": \"\\u00e9\"}, {\"role\": "
+                            "{\"many\": 12345678901234566, \"ms\": [{\"role\": \"user\", \"content\": "
+                            "\"\\u00e9\"}, {\"role\": "
                             "\"assistant\", \"content\": \"x there\"}]}",
                             0);
         if (!CHECK_STR(text, cases[i].text))
