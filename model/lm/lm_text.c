@@ -74,10 +74,8 @@ int32_t *zl_tokenizer_encode(zl_tokenizer t, const char *text, size_t bytes, boo
 }
 
 static void put_member(FILE *out, const char *name, const char *text) {
-    fprintf(out, ", \"%s\": \"", name);
-    for (const unsigned char *at = (const unsigned char *)(text ? text : ""); *at; at++)
-        fprintf(out, *at < ' ' || *at == '"' || *at == '\\' ? "\\u%04x" : "%c", *at);
-    putc('"', out);
+    fprintf(out, ", \"%s\": ", name);
+    text_json_write_text(out, text ? text : "", text ? strlen(text) : 0);
 }
 
 // Returns the variables that transformers gives to templates besides those of the caller.
