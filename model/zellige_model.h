@@ -187,7 +187,7 @@ ZL_API int32_t *zl_tokenizer_encode(zl_tokenizer tokenizer, const char *text, si
                                     int64_t *count, char *error, size_t error_bytes);
 // Returns a conversation as the model's chat template writes it. `json` is an object with "messages", a
 // list of objects with "role" and "content", and other variables of the template such as "tools" or
-// "enable_thinking". Returns NULL after an error.
+// "enable_thinking". Returns NULL after an error, for example if the template cannot be parsed.
 ZL_API char *zl_tokenizer_chat(zl_tokenizer tokenizer, const char *json, size_t json_bytes, size_t *bytes,
                                char *error, size_t error_bytes);
 

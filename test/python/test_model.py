@@ -159,6 +159,13 @@ class TestTokenizer(unittest.TestCase):
         text = generate(Model(CASES / "lm/qwen3"), Tokenizer(self.folder), "abc", max_tokens=3, logit_bias={33: 1000})
         self.assertEqual("".join(text), "")
 
+    def test_a_template_that_cannot_be_parsed_is_said_when_it_is_used(self):
+        (self.folder / "chat_template.jinja").write_text("{% include 'x' %}")
+        tokenizer = Tokenizer(self.folder)
+        self.assertEqual(tokenizer.encode("ab"), [0, 1])
+        with self.assertRaisesRegex(ValueError, "no statement 'include'"):
+            tokenizer.chat([{"role": "user", "content": "hi"}])
+
     def test_a_checkpoint_is_copied_into_fewer_bits(self):
         out = self.folder / "out"
         quantize(CASES / "lm/qwen3", out, bits=4)
