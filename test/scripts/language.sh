@@ -133,6 +133,12 @@ check "choices" says '^2 questions, [0-9.]+ % right; by log-probability per byte
 echo '{"prompt": "abc", "choices": ["d"], "answer": 1}' >"$tmp/bad"
 check "a question that is none" says "question 1: wanted a prompt, at least two choices" timeout 60 "$zellige" perplexity -m "$model" --choices "$tmp/bad"
 
+echo '{"prompt": "abc", "choices": ["d", ""], "answer": 1}' >"$tmp/bad"
+check "a choice that is empty" says "question 1, choice 1: wanted a text that is not empty" timeout 60 "$zellige" perplexity -m "$model" --choices "$tmp/bad"
+printf '%s\n' '{"prompt": "abc", "choices": ["d", "e"], "answer": 1}' '{"prompt"}' >"$tmp/bad"
+check "a question that is no JSON" says "bad, question 2:1:" timeout 60 "$zellige" perplexity -m "$model" --choices "$tmp/bad"
+check "perplexity with bits that are not possible" says "kv_bits 5: wanted 0, 4 or 8" timeout 60 "$zellige" perplexity -m "$model" -f "$tmp/text" --kv-bits 5
+
 check "no model" exits 2 "$zellige" generate -p abc
 check "no prompt" exits 2 "$zellige" generate -m "$model"
 check "no such folder" says '/nonexistent/config.json' "$zellige" generate -m /nonexistent -p abc
