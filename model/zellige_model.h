@@ -88,7 +88,7 @@ ZL_API bool zl_model_quantize(const char *folder, const char *out, const zl_quan
 
 // How ids are drawn. Zero-initialised: the most likely id each time.
 typedef struct {
-    double temperature;        // 0: the most likely id
+    double temperature;        // 0, or less than 1e-6: the most likely id
     int top_k;                 // only the k most likely; 0: all
     double top_p;              // only the most likely that together have this probability; 0 or 1: all
     double min_p;              // only ids at least this fraction as likely as the most likely one; 0: all
