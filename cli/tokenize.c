@@ -113,10 +113,8 @@ static char *json_text(struct job *j, const char *path, text_json_value *out) {
 static void put_token(FILE *out, const char *name, const char *text) {
     if (!text)
         return;
-    fprintf(out, ", \"%s\": \"", name);
-    for (const unsigned char *at = (const unsigned char *)text; *at; at++)
-        fprintf(out, *at < ' ' || *at == '"' || *at == '\\' ? "\\u%04x" : "%c", *at);
-    putc('"', out);
+    fprintf(out, ", \"%s\": ", name);
+    text_json_write_text(out, text, strlen(text));
 }
 
 // Returns the variables that transformers gives to a template, as one JSON object.

@@ -88,7 +88,7 @@ ZL_API bool zl_model_quantize(const char *folder, const char *out, const zl_quan
 
 // How ids are drawn. Zero-initialised: the most likely id each time.
 typedef struct {
-    double temperature;        // 0: the most likely id
+    double temperature;        // 0, or less than 1e-6: the most likely id
     int top_k;                 // only the k most likely; 0: all
     double top_p;              // only the most likely that together have this probability; 0 or 1: all
     double min_p;              // only ids at least this fraction as likely as the most likely one; 0: all
@@ -129,7 +129,8 @@ typedef struct {
     float log_probability; // of the model itself, before sampling options changed it
 } zl_token;
 // Draws the next id, after computing what is left of the prompt. When it returns, the step after it is
-// already running on the device. Returns false after an error.
+// already running on the device. Returns false after an error; what was computed is then dropped, and the
+// next call computes it again.
 ZL_API bool zl_sequence_next(zl_sequence sequence, zl_token *token, char *error, size_t error_bytes);
 // Appends ids to the sequence, such as the next question of a conversation. The id that was drawn ahead is
 // dropped. Returns false after an error.
@@ -186,7 +187,7 @@ ZL_API int32_t *zl_tokenizer_encode(zl_tokenizer tokenizer, const char *text, si
                                     int64_t *count, char *error, size_t error_bytes);
 // Returns a conversation as the model's chat template writes it. `json` is an object with "messages", a
 // list of objects with "role" and "content", and other variables of the template such as "tools" or
-// "enable_thinking". Returns NULL after an error.
+// "enable_thinking". Returns NULL after an error, for example if the template cannot be parsed.
 ZL_API char *zl_tokenizer_chat(zl_tokenizer tokenizer, const char *json, size_t json_bytes, size_t *bytes,
                                char *error, size_t error_bytes);
 

@@ -122,7 +122,8 @@ static bool answer(struct chat *c) {
     putchar('\n');
     fflush(stdout); // so that a reader of a pipe gets the end of the answer
     if (done)
-        done = language_talk_say(&c->talk, "assistant", c->bytes ? c->answer : "") && remember(c, &ids, &run);
+        done = language_talk_say(&c->talk, "assistant", c->bytes ? c->answer : "", c->bytes) &&
+               remember(c, &ids, &run);
     if (done && c->call->verbosity > 0)
         language_report(c->call, &run);
     free(run.ids);
@@ -131,9 +132,9 @@ static bool answer(struct chat *c) {
     return done;
 }
 
-// Reads a question; after a backslash at its end, a line continues in the next one. Returns NULL at the end
-// of the input.
-static char *read_question(bool terminal) {
+// Reads a question and sets *bytes; after a backslash at its end, a line continues in the next one. Returns
+// NULL at the end of the input.
+static char *read_question(bool terminal, size_t *bytes) {
     char *line = NULL, *all = NULL;
     size_t cap = 0, used = 0;
     bool more = true;
@@ -156,6 +157,7 @@ static char *read_question(bool terminal) {
         used += (size_t)length;
     }
     free(line);
+    *bytes = used;
     return all;
 }
 
@@ -165,11 +167,13 @@ static const char help_text[] =
 
 static int talk(struct chat *c) {
     const char *system = cli_option(c->call, "system-prompt");
-    bool terminal = isatty(STDIN_FILENO), going = !system || language_talk_say(&c->talk, "system", system);
+    bool terminal = isatty(STDIN_FILENO),
+         going = !system || language_talk_say(&c->talk, "system", system, strlen(system));
     char *question;
+    size_t bytes;
     if (terminal && c->call->verbosity >= 0)
         fputs(help_text, stderr);
-    while (going && ((question = read_question(terminal)) || stopped)) {
+    while (going && ((question = read_question(terminal, &bytes)) || stopped)) {
         if (!question) { // Ctrl-C while nothing is being computed
             stopped = 0;
             clearerr(stdin);
@@ -185,7 +189,7 @@ static int talk(struct chat *c) {
         else if (!strcmp(question, "/help"))
             fputs(help_text, stderr);
         else if (*question)
-            going = language_talk_say(&c->talk, "user", question) && answer(c);
+            going = language_talk_say(&c->talk, "user", question, bytes) && answer(c);
         free(question);
     }
     if (!going)

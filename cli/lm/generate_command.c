@@ -57,14 +57,16 @@ static void report_json(const struct language_run *run, const struct answer *ans
     cli_json_close();
 }
 
-// Returns the prompt as a question in the model's chat template; NULL after a message in l->error.
+// Returns the prompt of *bytes bytes as a question in the model's chat template, and sets *bytes to those of
+// that; NULL after a message in l->error.
 static char *as_question(const struct invocation *call, struct language *l, const char *prompt,
                          size_t *bytes) {
     const char *system = cli_option(call, "system-prompt");
     struct language_talk talk;
     char *text = NULL;
-    if (language_talk_new(&talk, l, call) && (!system || language_talk_say(&talk, "system", system)) &&
-        language_talk_say(&talk, "user", prompt))
+    if (language_talk_new(&talk, l, call) &&
+        (!system || language_talk_say(&talk, "system", system, strlen(system))) &&
+        language_talk_say(&talk, "user", prompt, *bytes))
         text = language_talk_render(&talk, bytes);
     if (!text)
         snprintf(l->error, sizeof l->error, "%s", talk.error);

@@ -33,6 +33,8 @@ int language_open(struct language *l, const struct invocation *call) {
         return cli_fail(call, "%s", l->error);
     }
     l->info = zl_model_about(l->model);
+    const char *end = l->info.eos_count ? NULL : text_tokenizer_eos(l->tokenizer);
+    l->end = end ? text_token_id(l->tokenizer, end) : -1;
     l->open_seconds = language_now() - start;
     if (call->verbosity >= 0 && !call->json && isatty(STDERR_FILENO))
         fprintf(stderr, "%s, %.1f M parameters in %.1f MiB, opened in %.2f s\n", l->info.type,
@@ -51,7 +53,7 @@ bool language_is_end(const struct language *l, int32_t id) {
     for (int i = 0; i < l->info.eos_count; i++)
         if (l->info.eos[i] == id)
             return true;
-    return false;
+    return l->end >= 0 && id == l->end;
 }
 
 bool language_encode(struct language *l, const char *text, size_t bytes, bool is_document,

@@ -25,6 +25,7 @@ struct language {
     struct text_encoder *encoder;
     double open_seconds;
     int kv_bits; // bits to which perplexity rounds keys and values; 0: none
+    int end;     // token that ends an answer, by the tokenizer, if the model names none; -1: none
     char error[512];
 };
 
@@ -88,6 +89,7 @@ int language_stops(const struct invocation *call, const char *stop[static LANGUA
 struct language_message {
     const char *role; // "system", "user", "assistant"
     char *content;
+    size_t bytes;
 };
 
 struct language_talk {
@@ -104,9 +106,9 @@ struct language_talk {
 bool language_talk_new(struct language_talk *t, const struct language *l, const struct invocation *call);
 // Frees the template and the messages.
 void language_talk_free(struct language_talk *t);
-// Appends a message: content is copied, role is not. Returns false, with a message in t->error, if memory
-// runs out.
-bool language_talk_say(struct language_talk *t, const char *role, const char *content);
+// Appends a message: content, which may have NULs inside, is copied, role is not. Returns false, with a
+// message in t->error, if memory runs out.
+bool language_talk_say(struct language_talk *t, const char *role, const char *content, size_t bytes);
 // Removes the messages from that index on.
 void language_talk_forget(struct language_talk *t, int from);
 // Returns the conversation as the text of a prompt, which the caller frees. Returns NULL, with a message in

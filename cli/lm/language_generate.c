@@ -96,7 +96,9 @@ static bool draw_all(struct language_run *run, struct pending *p) {
             run->why = "end";
             break;
         }
-        if (!text_decode(&decoder, token.id, &p->text, &p->bytes, &p->cap, l->error, sizeof l->error))
+        size_t bytes; // ids that only pad the model's vocabulary have no text
+        if (text_token_text(l->tokenizer, token.id, &bytes) &&
+            !text_decode(&decoder, token.id, &p->text, &p->bytes, &p->cap, l->error, sizeof l->error))
             return false;
         if (!give(run, p, false))
             return true;
@@ -109,6 +111,7 @@ bool language_generate(struct language_run *run) {
     struct pending pending = {0};
     run->language->error[0] = '\0';
     run->drawn = 0;
+    run->why = "interrupt";
     if (!prefill(run))
         return is_stopped(run);
     double start = language_now();

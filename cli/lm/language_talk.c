@@ -12,10 +12,7 @@ static bool fail(struct language_talk *t, const char *why) {
 }
 
 static void put_text(FILE *out, const char *text) {
-    putc('"', out);
-    for (const unsigned char *at = (const unsigned char *)text; *at; at++)
-        fprintf(out, *at < ' ' || *at == '"' || *at == '\\' ? "\\u%04x" : "%c", *at);
-    putc('"', out);
+    text_json_write_text(out, text, strlen(text));
 }
 
 bool language_talk_new(struct language_talk *t, const struct language *l, const struct invocation *call) {
@@ -48,17 +45,17 @@ void language_talk_free(struct language_talk *t) {
     *t = (struct language_talk){0};
 }
 
-bool language_talk_say(struct language_talk *t, const char *role, const char *content) {
+bool language_talk_say(struct language_talk *t, const char *role, const char *content, size_t bytes) {
     struct language_message *more = realloc(t->message, (size_t)(t->messages + 1) * sizeof *more);
-    char *copy = malloc(strlen(content) + 1);
+    char *copy = malloc(bytes + 1);
     if (more)
         t->message = more;
     if (!more || !copy) {
         free(copy);
         return fail(t, "out of memory");
     }
-    strcpy(copy, content);
-    t->message[t->messages++] = (struct language_message){role, copy};
+    memcpy(copy, content, bytes);
+    t->message[t->messages++] = (struct language_message){role, copy, bytes};
     return true;
 }
 
@@ -85,7 +82,7 @@ static text_json_value variables(struct language_talk *t) {
         fprintf(out, "%s{\"role\": ", i ? ", " : "");
         put_text(out, t->message[i].role);
         fprintf(out, ", \"content\": ");
-        put_text(out, t->message[i].content);
+        text_json_write_text(out, t->message[i].content, t->message[i].bytes);
         putc('}', out);
     }
     fprintf(out, "]}");

@@ -20,9 +20,10 @@ static const struct option options[] = {
 };
 
 // Returns the sum of the losses of ids[first..count), each predicted from all ids before it; sets *squares to
-// the sum of their squares. Returns NaN after an error.
+// the sum of their squares. Returns NaN after an error, with a message in l->error.
 static double score(struct language *l, const int32_t *ids, int64_t count, int64_t first, double *squares) {
     double sum = NAN;
+    l->error[0] = '\0';
     ZL_SCOPE {
         zl_array all = zl_from_i32(ids, ZL_SHAPE(1, count));
         zl_array before = zl_slice(all, ZL_SHAPE(0, 0), ZL_SHAPE(1, count - 1), ZL_SHAPE(1, 1));
@@ -37,6 +38,9 @@ static double score(struct language *l, const int32_t *ids, int64_t count, int64
         if (zl_eval_all(2, sums))
             sum = zl_item(sums[0]), *squares = zl_item(sums[1]);
     }
+    if (isnan(sum) && !*l->error)
+        snprintf(l->error, sizeof l->error, "%s",
+                 zl_error() ? zl_error() : "the loss is not a number: the model's logits are not finite");
     return sum;
 }
 
@@ -115,7 +119,7 @@ static int run_text(const struct invocation *call, struct language *l, const cha
     else if (!score_text(l, &ids, size, most, &tally))
         code = cli_interrupted() ? cli_fail(call, "interrupted after %lld of %lld pieces",
                                             (long long)tally.chunks, (long long)tally.all_chunks)
-                                 : cli_library_failed(call);
+                                 : cli_fail(call, "%s", l->error);
     if (code == CLI_OK)
         code = report_text(call, &tally);
     free(text);
@@ -130,12 +134,13 @@ struct answers {
                                                // choice
 };
 
-// Returns the log-probability of `choice` after the prompt; NaN after an error.
+// Returns the log-probability of `choice` after the prompt; NaN after an error, with a message in l->error.
 static double score_choice(struct language *l, const char *prompt, const char *choice) {
     struct text_ids before = {0}, all = {0};
     size_t length = strlen(prompt) + strlen(choice) + 1;
     char *joined = malloc(length);
     double sum = NAN, squares;
+    snprintf(l->error, sizeof l->error, "out of memory");
     if (joined) {
         snprintf(joined, length, "%s%s", prompt, choice);
         if (language_encode(l, prompt, strlen(prompt), true, &before) &&
@@ -147,7 +152,7 @@ static double score_choice(struct language *l, const char *prompt, const char *c
                 same++;
             sum = same ? -score(l, all.id, (int64_t)all.count, (int64_t)same, &squares) : NAN;
             if (!same)
-                snprintf(l->error, sizeof l->error, "a prompt without tokens");
+                snprintf(l->error, sizeof l->error, "the prompt has no tokens");
         }
     }
     free(joined);
@@ -170,9 +175,18 @@ static bool score_question(struct language *l, text_json_value question, struct 
     }
     for (int i = 0; i < count; i++) {
         const char *choice = text_json_text(text_json_at(choices, i));
-        double sum = choice && *choice ? score_choice(l, prompt, choice) : NAN;
-        if (isnan(sum))
+        double sum = NAN;
+        if (choice && *choice)
+            sum = score_choice(l, prompt, choice);
+        else
+            snprintf(l->error, sizeof l->error, "wanted a text that is not empty");
+        if (isnan(sum)) {
+            char why[sizeof l->error];
+            snprintf(why, sizeof why, "%s", l->error);
+            snprintf(l->error, sizeof l->error, "question %lld, choice %d: %.400s",
+                     (long long)a->questions + 1, i, why);
             return false;
+        }
         if (sum > most)
             most = sum, best = i;
         if (sum / (double)strlen(choice) > most_by_length)
@@ -191,13 +205,17 @@ static int run_choices(const struct invocation *call, struct language *l, const 
     bool done = text;
     for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line && done;
          line = strtok_r(NULL, "\n", &save)) {
-        text_json_value question = text_json_parse(line, strlen(line), path, l->error, sizeof l->error);
+        char name[320];
+        snprintf(name, sizeof name, "%.280s, question %lld", path, (long long)a.questions + 1);
+        text_json_value question = text_json_parse(line, strlen(line), name, l->error, sizeof l->error);
         done = question && !cli_interrupted() && score_question(l, question, &a);
         text_json_free(question);
     }
     free(text);
+    if (!done && cli_interrupted())
+        return cli_fail(call, "interrupted after %lld questions", (long long)a.questions);
     if (!done)
-        return *l->error ? cli_fail(call, "%s", l->error) : cli_library_failed(call);
+        return cli_fail(call, "%s", l->error);
     if (!a.questions)
         return cli_fail(call, "%s: has no question", path);
     double share = (double)a.right / (double)a.questions,

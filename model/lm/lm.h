@@ -56,7 +56,8 @@ struct lm_rope {
     double theta, factor;
     double low_frequency, high_frequency; // llama3
     double beta_fast, beta_slow;          // YaRN
-    double magnitude;                     // YaRN: factor of q and k
+    bool whole_pairs;                     // YaRN: stretching begins and ends at whole pairs of features
+    double magnitude;                     // YaRN: factor of the features of q and k that are rotated
     int64_t original;                     // number of positions in training
 };
 
@@ -129,6 +130,9 @@ zl_array lm_weights_take(struct lm_weights *weights, const char *name, zl_shape 
 // Returns false, with an error, if a tensor was not taken that no architecture leaves out: the model would
 // not be what its file says.
 bool     lm_weights_all_used(const struct lm_weights *weights, bool tied, struct lm_error *error);
+// Returns false, with an error, if a tensor that was taken has no floats, though it is not quantised. Floats
+// of 8 bits are such: they are loaded as bytes.
+bool     lm_weights_are_floats(const struct lm_weights *weights, struct lm_error *error);
 // Replaces a tensor of the list by another one, which is retained, and releases the old one.
 void     lm_weights_replace(struct lm_weights *weights, zl_array tensor, zl_array by);
 // Returns the index-th of the tensors that were taken, and sets *name; NULL past the last.
@@ -219,7 +223,9 @@ bool lm_cache_new(struct lm_cache *cache, int layers);
 // Makes an empty cache that quantises keys and values, of heads of head_dim features, to 4 or 8 bits; 0
 // bits: it does not. Returns false after an error.
 bool lm_cache_quantized(struct lm_cache *cache, int layers, int bits, int head_dim, struct lm_error *error);
-// Releases the arrays of a cache, and clears it.
+// Releases the arrays of a cache, which is as a new one then.
+void lm_cache_clear(struct lm_cache *cache);
+// Releases the arrays of a cache, and clears the structure.
 void lm_cache_free(struct lm_cache *cache);
 // Appends k[0] and v[0] (batch, kv_heads, T, head_dim) of one layer and sets k and v to all positions, as
 // views of the cache's arrays. The cache's length stays until lm_cache_advance. Returns false after an
@@ -232,8 +238,8 @@ int64_t lm_cache_reserve(struct lm_cache *cache, int64_t length);
 // Makes a cache like `like`, with the arrays of the list, in the order of lm_cache_arrays, retained,
 // instead of its own. Returns false if memory runs out.
 bool lm_cache_like(struct lm_cache *cache, const struct lm_cache *like, const zl_array *list);
-// Replaces the arrays by those of the list, in the same order. Neither releases the old arrays nor retains
-// the new ones.
+// Replaces the arrays by those of the list, in the same order, or by none if it is NULL. Neither releases the
+// old arrays nor retains the new ones.
 void lm_cache_swap(struct lm_cache *cache, const zl_array *list);
 // Replaces the state of a layer of linear attention. Returns false if an array is NULL, after an error.
 bool lm_cache_keep(struct lm_cache *cache, int layer, zl_array recent, zl_array state);
@@ -250,8 +256,8 @@ bool lm_cache_copy(struct lm_cache *to, const struct lm_cache *from, bool states
 // Joins the caches of `count` sequences to one, in which all sequences end at the same position. Returns
 // false after an error.
 bool lm_cache_join(struct lm_cache *all, const struct lm_cache *const *one, int count);
-// Makes the cache of the row-th sequence of a batch, which has `length` positions. Returns false after an
-// error.
+// Fills an empty cache, of as many layers and bits, with that of the row-th sequence of a batch, which has
+// `length` positions. Returns false after an error.
 bool lm_cache_part(struct lm_cache *one, const struct lm_cache *all, int row, int64_t length);
 // Writes the arrays of the cache to `list`, at most LM_CACHE_ARRAYS per layer, and returns how many there
 // are. They are not retained.
@@ -403,7 +409,7 @@ zl_array lm_decode_draw(struct lm_sampler *const *sampler, int count, zl_array l
 bool lm_decode_step(struct lm_decode *decode, zl_array *next, zl_array *probability, zl_array *id,
                     zl_array *log_probability);
 // Ends the loop, if one runs: returns the arrays to the cache and the samplers, and sets *next and
-// *probability to those drawn last. Returns false after an error.
+// *probability to those drawn last. Returns false after an error; the cache has no arrays if a step failed.
 bool lm_decode_end(struct lm_decode *decode, zl_array *next, zl_array *probability);
 
 // lm_sequence.c ---------------------------------------------------------------------------------------------
@@ -412,7 +418,7 @@ enum { LM_PAST_MOST = 4 };
 
 struct zl_sequence_ {
     const struct lm_network *network;
-    struct lm_cache cache; // empty while the sequence is joined with others in its batch
+    struct lm_cache cache; // without arrays while the sequence is joined with others in its batch
     struct lm_sampler sampler;
     int chunk;
     int32_t *ids;                       // of the prompt, and those returned so far
@@ -431,6 +437,8 @@ struct zl_sequence_ {
 bool lm_sequence_ready(zl_sequence s, char *error, size_t error_bytes);
 // Ends the sequence's loop, if one runs. Returns false after an error.
 bool lm_sequence_settle(zl_sequence s);
+// Drops all that was computed, after an error, so that it is computed again from the ids.
+void lm_sequence_start_over(zl_sequence s);
 // Appends an id that was drawn. Returns false if memory runs out.
 bool lm_sequence_take(zl_sequence s, zl_token token);
 

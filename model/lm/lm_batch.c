@@ -59,12 +59,24 @@ bool lm_batch_apart(zl_batch b) {
         apart = apart && s->next && s->next_probability;
     }
     forget_joined(b);
+    for (int i = 0; !apart && i < b->count; i++)
+        lm_sequence_start_over(b->member[i]);
     return apart;
 }
 
-// Frees the sequence's own cache and next id, whose contents are in the joined cache.
+// Drops what the members computed together, after an error.
+static void start_over(zl_batch b) {
+    if (b->joined) {
+        lm_decode_end(&b->decode, &b->next, &b->next_probability);
+        forget_joined(b);
+        for (int i = 0; i < b->count; i++)
+            lm_sequence_start_over(b->member[i]);
+    }
+}
+
+// Releases the sequence's own arrays, whose contents are in the joined cache.
 static void forget_own(zl_sequence s) {
-    lm_cache_free(&s->cache);
+    lm_cache_clear(&s->cache);
     zl_release(s->next);
     zl_release(s->next_probability);
     s->next = s->next_probability = NULL;
@@ -166,5 +178,9 @@ bool zl_batch_next(zl_batch b, zl_token *tokens, char *error, size_t error_bytes
     }
     zl_release(id);
     zl_release(probability);
-    return done || fail(error, error_bytes, "zl_batch_next", *why ? why : zl_error());
+    if (done)
+        return true;
+    fail(error, error_bytes, "zl_batch_next", *why ? why : zl_error());
+    start_over(b);
+    return false;
 }

@@ -33,14 +33,22 @@ bool lm_cache_quantized(struct lm_cache *cache, int layers, int bits, int head_d
     return true;
 }
 
-void lm_cache_free(struct lm_cache *cache) {
+void lm_cache_clear(struct lm_cache *cache) {
     zl_array *part[PARTS];
     for (int i = 0; cache->layer && i < cache->layers; i++) {
         parts_of(&cache->layer[i], part);
-        for (int j = 0; j < PARTS; j++)
+        for (int j = 0; j < PARTS; j++) {
             zl_release(*part[j]);
+            *part[j] = NULL;
+        }
     }
     zl_release(cache->skip);
+    cache->skip = NULL;
+    cache->length = 0;
+}
+
+void lm_cache_free(struct lm_cache *cache) {
+    lm_cache_clear(cache);
     free(cache->layer);
     *cache = (struct lm_cache){0};
 }
@@ -151,7 +159,7 @@ void lm_cache_swap(struct lm_cache *cache, const zl_array *list) {
         parts_of(&cache->layer[i], part);
         for (int j = 0; j < PARTS; j++)
             if (*part[j])
-                *part[j] = list[at++];
+                *part[j] = list ? list[at++] : NULL;
     }
 }
 
@@ -252,9 +260,8 @@ bool lm_cache_join(struct lm_cache *all, const struct lm_cache *const *one, int 
 
 bool lm_cache_part(struct lm_cache *one, const struct lm_cache *all, int row, int64_t length) {
     zl_array *part[PARTS], *from[PARTS];
-    bool parted = lm_cache_new(one, all->layers);
+    bool parted = true;
     one->length = length;
-    one->bits = all->bits, one->group_size = all->group_size;
     for (int layer = 0; parted && layer < all->layers; layer++) {
         parts_of(&all->layer[layer], from);
         parts_of(&one->layer[layer], part);

@@ -60,7 +60,6 @@ static const char *const harmless[] = {
     "is_llama_config",
     "label2id",
     "mamba_ssm_dtype", // states are float32 whatever the dtype of the weights
-    "max_window_layers",
     "model_type",
     "mtp_num_hidden_layers",
     "mtp_use_dedicated_embeddings",
@@ -136,9 +135,10 @@ static double number_in(struct reader *r, text_json_value object, const char *na
     if (!value || text_json_is_null(value))
         return fallback;
     double x = text_json_number(value);
-    if (!isfinite(x))
-        refuse(r, name, "is not a finite number");
-    return x;
+    if (fabs(x) < 1e15)
+        return x;
+    refuse(r, name, "is not a number, or is too large");
+    return fallback;
 }
 
 static double number(struct reader *r, const char *name, double fallback) {
@@ -170,6 +170,12 @@ static void list_families(char *out, size_t bytes) {
         used += (size_t)snprintf(out + used, bytes - used, "%s%s", i ? ", " : "", families[i].type);
 }
 
+// Returns whether a value is null, false or an empty list or object.
+static bool is_nothing(text_json_value value) {
+    return text_json_is_null(value) || (text_json_is_bool(value) && !text_json_true(value)) ||
+           ((text_json_is_list(value) || text_json_is_object(value)) && !text_json_count(value));
+}
+
 static const struct {
     const char *name;
     enum lm_rope_kind kind;
@@ -194,6 +200,37 @@ static double yarn_magnitude(double factor, double scale) {
     return factor > 1 ? 0.1 * scale * log(factor) + 1 : 1;
 }
 
+// Refuses unknown members of the object that scales positions, since they could change what is computed.
+static void refuse_unknown_rope(struct reader *r, const char *name, text_json_value all) {
+    static const char *const known[] = {"rope_type",
+                                        "type",
+                                        "rope_theta",
+                                        "partial_rotary_factor",
+                                        "factor",
+                                        "low_freq_factor",
+                                        "beta_fast",
+                                        "beta_slow",
+                                        "high_freq_factor",
+                                        "attention_factor",
+                                        "mscale_all_dim",
+                                        "mscale",
+                                        "truncate",
+                                        "mrope_section",
+                                        "mrope_interleaved",
+                                        "original_max_position_embeddings"};
+    const char *key;
+    for (int i = 0; i < text_json_count(all); i++) {
+        bool fits = is_nothing(text_json_member(all, i, &key));
+        for (size_t k = 0; !fits && k < sizeof known / sizeof *known; k++)
+            fits = !strcmp(known[k], key);
+        if (!fits) {
+            char why[128];
+            snprintf(why, sizeof why, "has '%.40s', which is unknown, and may change what is computed", key);
+            refuse(r, name, why);
+        }
+    }
+}
+
 // Reads the rotary positions. Files of the hub have rope_theta and rope_scaling, those of transformers 5 have
 // all of it in rope_parameters.
 static void read_rope(struct reader *r, struct lm_config *c) {
@@ -205,17 +242,23 @@ static void read_rope(struct reader *r, struct lm_config *c) {
         kind = text_json_text_of(all, "type");
     if (all && !text_json_is_object(all))
         refuse(r, nested ? "rope_parameters" : "rope_scaling", "is not an object");
+    else
+        refuse_unknown_rope(r, nested ? "rope_parameters" : "rope_scaling", all);
     if (!find_rope_kind(*kind ? kind : "default", &rope->kind))
         refuse(r, "rope_type", "is none of default, linear, llama3, yarn");
     double share = number_in(r, nested, "partial_rotary_factor", number(r, "partial_rotary_factor", 1));
     rope->dims = (int)(c->head_dim * share);
     rope->theta = number_in(r, nested, "rope_theta", number(r, "rope_theta", 10000));
-    rope->factor = number_in(r, all, "factor", 1);
     rope->low_frequency = number_in(r, all, "low_freq_factor", 1);
     rope->high_frequency = number_in(r, all, "high_freq_factor", 4);
     rope->beta_fast = number_in(r, all, "beta_fast", 32);
     rope->beta_slow = number_in(r, all, "beta_slow", 1);
     rope->original = (int64_t)number_in(r, all, "original_max_position_embeddings", (double)c->positions);
+    // Without a factor, YaRN stretches from the positions of training to those that the model has now.
+    bool stretched = rope->kind == LM_ROPE_YARN && rope->original > 0;
+    rope->factor = number_in(r, all, "factor", stretched ? (double)c->positions / (double)rope->original : 1);
+    text_json_value whole = text_json_get(all, "truncate");
+    rope->whole_pairs = !text_json_is_bool(whole) || text_json_true(whole);
     double scale = number_in(r, all, "mscale", 0), scale_all = number_in(r, all, "mscale_all_dim", 0);
     double magnitude = scale && scale_all
                            ? yarn_magnitude(rope->factor, scale) / yarn_magnitude(rope->factor, scale_all)
@@ -223,10 +266,8 @@ static void read_rope(struct reader *r, struct lm_config *c) {
     rope->magnitude = rope->kind == LM_ROPE_YARN ? number_in(r, all, "attention_factor", magnitude) : 1;
     if (!(share > 0 && share <= 1) || rope->dims < 2 || rope->dims % 2)
         refuse(r, "partial_rotary_factor", "leaves no even number of features to rotate");
-    if (!(rope->theta > 1) || !(rope->factor > 0))
-        refuse(r, "rope_theta", "or its factor is out of range");
-    if (rope->kind == LM_ROPE_YARN && rope->dims != c->head_dim)
-        refuse(r, "rope_type", "is yarn, which needs that whole heads are rotated");
+    if (!(rope->theta > 1) || !(rope->factor > 0) || rope->original < 1)
+        refuse(r, "rope_theta", "or its factor, or the positions of training, are out of range");
 }
 
 static bool list_has(text_json_value list, int value) {
@@ -257,7 +298,7 @@ static void read_layers(struct reader *r, struct lm_config *c) {
     text_json_value types = field(r, "layer_types"), dense = field(r, "mlp_only_layers");
     bool windowed = truth(r, "use_sliding_window", false);
     int64_t window = integer(r, "sliding_window", 0, INT32_MAX, 0);
-    int64_t first = text_json_integer(find(r, "max_window_layers"));
+    int64_t first = integer(r, "max_window_layers", 0, INT32_MAX, 28);
     int64_t full = c->family->delta ? integer(r, "full_attention_interval", 1, INT32_MAX, 4) : 1;
     int64_t every = c->family->experts ? integer(r, "decoder_sparse_step", 1, INT32_MAX, 1) : 1;
     c->slides = calloc((size_t)c->layers, sizeof *c->slides);
@@ -307,22 +348,16 @@ static void read_experts(struct reader *r, struct lm_config *c) {
 }
 
 static void read_ends(struct lm_config *c, text_json_value value) {
-    int count = text_json_is_list(value)               ? text_json_count(value)
-                : value && text_json_is_integer(value) ? 1
-                                                       : 0;
+    int count = text_json_is_list(value) ? text_json_count(value) : 1;
     for (int i = 0; i < count; i++) {
-        int id = (int)text_json_integer(text_json_is_list(value) ? text_json_at(value, i) : value);
-        bool known = false;
+        text_json_value one = text_json_is_list(value) ? text_json_at(value, i) : value;
+        int64_t id = text_json_integer(one);
+        bool known = !text_json_is_integer(one) || id < 0 || id >= c->vocabulary; // no id that is drawn
         for (int j = 0; j < c->eos_count; j++)
             known = known || c->eos[j] == id;
         if (!known && c->eos_count < LM_EOS_MOST)
-            c->eos[c->eos_count++] = id;
+            c->eos[c->eos_count++] = (int)id;
     }
-}
-
-static bool is_nothing(text_json_value value) {
-    return text_json_is_null(value) || (text_json_is_bool(value) && !text_json_true(value)) ||
-           ((text_json_is_list(value) || text_json_is_object(value)) && !text_json_count(value));
 }
 
 static bool is_known(const struct reader *r, const char *name) {
@@ -383,10 +418,11 @@ static void read_all(struct reader *r, struct lm_config *c) {
     if (bos && text_json_is_integer(bos))
         c->bos = (int)text_json_integer(bos);
     read_ends(c, find(r, "eos_token_id"));
+    text_json_value way = find(r, "quantization_config");
     c->quantization = find(r, "quantization");
-    if (!c->quantization && text_json_get(find(r, "quantization_config"), "group_size"))
-        c->quantization = find(r, "quantization_config");
-    if (!c->quantization && text_json_is_object(find(r, "quantization_config")))
+    if (!c->quantization && text_json_get(way, "group_size") && !text_json_get(way, "quant_method"))
+        c->quantization = way;
+    if (!c->quantization && text_json_is_object(way))
         refuse(r, "quantization_config", "is of a method other than MLX's");
     refuse_unknown(r, r->root);
     refuse_unknown(r, r->outer);

@@ -162,8 +162,7 @@ static bool take_back(struct lm_decode *d) {
     d->loop = NULL;
     for (int i = 0; list && ended && i < d->count; i++)
         at += lm_sampler_put(d->sampler[i], list + at);
-    if (list)
-        lm_cache_swap(d->cache, list + at);
+    lm_cache_swap(d->cache, list ? list + at : NULL);
     for (int i = 0; list && i < at; i++)
         zl_release(list[i]);
     lm_cache_advance(d->cache, ended ? d->turns : 0);

@@ -32,7 +32,10 @@ static zl_array load_convolution(struct lm_weights *weights, const struct lm_con
     char name[256];
     int channels = sizes_of(c).channels, width = c->delta.width;
     snprintf(name, sizeof name, "%s.linear_attn.conv1d.weight", layer);
-    zl_array weight = lm_weights_take(weights, name, ZL_SHAPE(channels, -1, -1), error), rows = NULL;
+    bool stored = lm_weights_has(weights, name); // random weights are not, and need a whole shape
+    zl_array weight = lm_weights_take(
+                 weights, name, stored ? ZL_SHAPE(channels, -1, -1) : ZL_SHAPE(channels, 1, width), error),
+             rows = NULL;
     if (weight && zl_size(weight) != (int64_t)channels * width) {
         lm_fail(error, "%s: tensor '%.128s' is not of width %d", layer, name, width);
         return NULL;
@@ -126,6 +129,9 @@ static zl_array convolve(zl_array x, zl_array weight, zl_array *recent) {
         sum = sum ? zl_add(sum, product) : product;
     }
     *recent = lm_slice(all, 1, count, count + width - 1);
+    if (count > 1 && width > 2) // as two parts: a slice alone would keep all inputs of the prompt in memory
+        *recent = zl_concatenate((zl_array[]){lm_slice(*recent, 1, 0, 1), lm_slice(*recent, 1, 1, width - 1)},
+                                 2, 1);
     return sum;
 }
 

@@ -44,8 +44,9 @@ static bool find_centred(const struct lm_network *n) {
     char name[192];
     for (int i = 0; c->family->delta && i < c->layers; i++) {
         snprintf(name, sizeof name, "%s.layers.%d.linear_attn.conv1d.weight", n->prefix.text, i);
-        zl_array weight =
-            c->linear[i] ? lm_weights_take(n->weights, name, ZL_SHAPE(-1, -1, -1), &unread) : NULL;
+        zl_array weight = c->linear[i] && lm_weights_has(n->weights, name)
+                              ? lm_weights_take(n->weights, name, ZL_SHAPE(-1, -1, -1), &unread)
+                              : NULL;
         if (weight)
             return zl_dim(weight, 1) == 1;
     }
@@ -192,7 +193,7 @@ static bool load(struct lm_network *n, struct lm_error *error) {
         return false;
     if (!load_frequencies(&l, n))
         return false;
-    return lm_weights_all_used(n->weights, c->tied, error);
+    return lm_weights_all_used(n->weights, c->tied, error) && lm_weights_are_floats(n->weights, error);
 }
 
 // Joins matrices that multiply the same input, on devices other than the CPU, where each product costs a
@@ -303,12 +304,22 @@ static zl_array split_heads(zl_array x, int heads) {
     return zl_transpose(parted, ZL_AXES(0, 2, 1, 3));
 }
 
+// Returns YaRN's factor of the features of a head: one number, or a vector with ones for those that are not
+// rotated.
+static zl_array magnitudes(const struct lm_config *c, zl_dtype dtype) {
+    zl_array all = zl_scalar(c->rope.magnitude);
+    if (c->rope.dims == c->head_dim)
+        return all;
+    zl_array rotated = zl_less(zl_arange(0, c->head_dim, 1, ZL_INT32), zl_scalar_int(c->rope.dims));
+    return zl_astype(zl_where(rotated, all, zl_scalar(1)), dtype);
+}
+
 static zl_array rotate(const struct pass *p, zl_array x) {
     const struct lm_rope *rope = &p->network->config.rope;
     zl_array lengths = p->network->frequencies;
     double scale = rope->kind == LM_ROPE_LINEAR ? 1 / rope->factor : 1;
     if (rope->magnitude != 1)
-        x = zl_multiply(x, zl_scalar(rope->magnitude));
+        x = zl_multiply(x, magnitudes(&p->network->config, zl_dtype_of(x)));
     return zl_fast_rope(x, rope->dims, false, lengths ? NAN : rope->theta, scale, p->offset, lengths);
 }
 

@@ -365,8 +365,10 @@ static bool write_config(struct job *j, const char *ways) {
         fputc('{', out);
     }
     for (int i = 0; out && i < keys; i++) {
-        fprintf(out, "%s\n    \"%s\": ", i ? "," : "", key[i]);
-        if (!strncmp(key[i], "quantization", 12))
+        fputs(i ? ",\n    " : "\n    ", out);
+        text_json_write_text(out, key[i], strlen(key[i]));
+        fputs(": ", out);
+        if (!strcmp(key[i], "quantization") || !strcmp(key[i], "quantization_config"))
             fprintf(
                 out,
                 "{\n        \"group_size\": %d,\n        \"bits\": %d,\n        \"mode\": \"%s\"%s\n    }",

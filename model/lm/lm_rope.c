@@ -28,8 +28,9 @@ static double yarn_pair(const struct lm_rope *rope, double turns) {
 // YaRN (arXiv 2309.00071): stretching grows linearly from none at pair `low` to the whole factor at pair
 // `high`.
 static double yarn_length(const struct lm_rope *rope, int pair, double length) {
-    double low = fmax(floor(yarn_pair(rope, rope->beta_fast)), 0);
-    double high = fmin(ceil(yarn_pair(rope, rope->beta_slow)), rope->dims - 1);
+    double first = yarn_pair(rope, rope->beta_fast), last = yarn_pair(rope, rope->beta_slow);
+    double low = fmax(rope->whole_pairs ? floor(first) : first, 0);
+    double high = fmin(rope->whole_pairs ? ceil(last) : last, rope->dims - 1);
     double share = (pair - low) / (high == low ? 0.001 : high - low);
     share = fmin(fmax(share, 0), 1);
     return 1 / (share / (rope->factor * length) + (1 - share) / length);

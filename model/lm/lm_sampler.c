@@ -4,11 +4,15 @@
 
 #include "lm.h"
 
+#include <float.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+// Below it, scores divided by the temperature would leave the range of float32.
+static const double least_temperature = 1e-6;
 
 static bool in_range(double x, double least, double most) {
     return x >= least && x <= most; // false for NaN
@@ -29,9 +33,9 @@ static bool check(const zl_sampling *s, int vocabulary, struct lm_error *error) 
         return lm_fail(error, "penalties %g, %g, %g over %d ids are out of range", s->repetition_penalty,
                        s->presence_penalty, s->frequency_penalty, s->penalty_window);
     for (int i = 0; i < s->biases; i++)
-        if (s->bias_id[i] < 0 || s->bias_id[i] >= vocabulary || isnan(s->bias[i]))
-            return lm_fail(error, "bias %g of id %d: ids are from 0 to %d", s->bias[i], s->bias_id[i],
-                           vocabulary - 1);
+        if (s->bias_id[i] < 0 || s->bias_id[i] >= vocabulary || !in_range(s->bias[i], -INFINITY, 1e30))
+            return lm_fail(error, "bias %g of id %d: wanted ids from 0 to %d, and numbers up to 1e30",
+                           s->bias[i], s->bias_id[i], vocabulary - 1);
     return true;
 }
 
@@ -67,6 +71,8 @@ bool lm_sampler_new(struct lm_sampler *sampler, const zl_sampling *options, int 
     if (!check(s, vocabulary, error))
         return false;
     s->penalty_window = s->penalty_window ? s->penalty_window : 64;
+    if (s->temperature < least_temperature)
+        s->temperature = 0;
     sampler->bias = s->biases ? dense_bias(s, vocabulary) : NULL;
     ZL_SCOPE {
         sampler->key = zl_retain(zl_random_key(s->seed < 0 ? clock_seed() : s->seed));
@@ -165,11 +171,12 @@ static zl_array keep_where(zl_array kept, zl_array scores) {
     return zl_where(kept, scores, zl_scalar(-INFINITY));
 }
 
-// Keeps the smallest set of the likeliest ids whose probabilities add up to top_p.
+// Keeps the smallest set of the likeliest ids whose probabilities add up to top_p: those before which less
+// than that lies. So the likeliest is always kept.
 static zl_array top_p(zl_array scores, double p) {
     zl_array order = zl_argsort(scores, -1); // the least likely first
-    zl_array sums = zl_cumsum(zl_exp(zl_take(scores, order, 0)), 0, false, true, ZL_FLOAT32);
-    zl_array kept = zl_greater(sums, zl_scalar(1 - p));
+    zl_array before = zl_cumsum(zl_exp(zl_take(scores, order, 0)), 0, true, false, ZL_FLOAT32);
+    zl_array kept = zl_less(before, zl_scalar(fmax(p, FLT_MIN)));
     return keep_where(zl_take(kept, zl_argsort(order, -1), 0), scores);
 }
 

@@ -23,7 +23,10 @@ static void clear(char *error, size_t error_bytes) {
 }
 
 bool lm_sequence_settle(zl_sequence s) {
-    return lm_decode_end(&s->decode, &s->next, &s->next_probability);
+    if (lm_decode_end(&s->decode, &s->next, &s->next_probability))
+        return true;
+    lm_sequence_start_over(s);
+    return false;
 }
 
 // Gives the sequence its own cache again and ends its loop. Returns false after an error.
@@ -64,6 +67,14 @@ static void rewind_cache(zl_sequence s, int64_t length) {
         lm_cache_trim(&s->cache, length, NULL);
 }
 
+// Makes the history of penalties that of all ids.
+static void see_all(zl_sequence s) {
+    lm_sampler_forget(&s->sampler);
+    ZL_SCOPE {
+        lm_sampler_see(&s->sampler, zl_from_i32(s->ids, ZL_SHAPE(s->length)));
+    }
+}
+
 static bool grow(zl_sequence s, int64_t length) {
     if (length <= s->room)
         return true;
@@ -84,6 +95,18 @@ static bool queue(zl_sequence s, const int32_t *ids, int64_t count) {
         lm_sampler_see(&s->sampler, zl_from_i32(ids, ZL_SHAPE(count)));
     }
     return true;
+}
+
+void lm_sequence_start_over(zl_sequence s) {
+    zl_array next = NULL, probability = NULL;
+    lm_decode_end(&s->decode, &next, &probability);
+    zl_release(next);
+    zl_release(probability);
+    forget_next(s);
+    lm_cache_clear(&s->cache);
+    while (s->pasts)
+        lm_cache_free(&s->past[--s->pasts]);
+    see_all(s);
 }
 
 // Checks ids against the vocabulary: a larger one would read past the end of the embedding.
@@ -194,7 +217,11 @@ bool zl_sequence_prefill(zl_sequence s, int64_t *done, char *error, size_t error
     }
     if (done)
         *done = s->cache.length;
-    return computed || fail(error, error_bytes, "zl_sequence_prefill", zl_error());
+    if (computed)
+        return true;
+    fail(error, error_bytes, "zl_sequence_prefill", zl_error());
+    lm_sequence_start_over(s);
+    return false;
 }
 
 // Draws the id after the last position of `hidden` (1, T, hidden), and starts computing it.
@@ -229,6 +256,8 @@ bool lm_sequence_ready(zl_sequence s, char *error, size_t error_bytes) {
         ZL_SCOPE {
             drawn = draw(s, prompt_hidden(s, 1));
         }
+    if (!drawn)
+        lm_sequence_start_over(s);
     return drawn;
 }
 
@@ -253,7 +282,11 @@ bool zl_sequence_next(zl_sequence s, zl_token *token, char *error, size_t error_
     taken = taken && !zl_error() && lm_sequence_take(s, *token);
     zl_release(id);
     zl_release(probability);
-    return taken || fail(error, error_bytes, "zl_sequence_next", *why ? why : zl_error());
+    if (taken)
+        return true;
+    fail(error, error_bytes, "zl_sequence_next", *why ? why : zl_error());
+    lm_sequence_start_over(s);
+    return false;
 }
 
 bool zl_sequence_append(zl_sequence s, const int32_t *ids, int64_t count, char *error, size_t error_bytes) {
@@ -278,10 +311,7 @@ bool zl_sequence_trim(zl_sequence s, int64_t length, char *error, size_t error_b
     forget_next(s);
     rewind_cache(s, length);
     s->length = length;
-    lm_sampler_forget(&s->sampler);
-    ZL_SCOPE {
-        lm_sampler_see(&s->sampler, zl_from_i32(s->ids, ZL_SHAPE(length)));
-    }
+    see_all(s);
     return true;
 }
 

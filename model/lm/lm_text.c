@@ -9,7 +9,7 @@
 
 struct zl_tokenizer_ {
     text_tokenizer text;
-    struct text_template *template; // NULL: the model has none
+    struct text_template *template; // NULL: the model has none, or one that cannot be parsed
 };
 
 struct zl_reader_ {
@@ -24,16 +24,21 @@ static bool say(char *error, size_t error_bytes, const char *why) {
     return false;
 }
 
+// Parses the model's chat template. Returns NULL after an error, or if there is none.
+static struct text_template *parse_template(zl_tokenizer t, char *why, size_t why_bytes) {
+    const char *chat = text_chat_template(t->text);
+    say(why, why_bytes, "zl_tokenizer_chat: the model has no chat template");
+    return chat ? text_template_new(chat, strlen(chat), "chat_template", why, why_bytes) : NULL;
+}
+
 zl_tokenizer zl_tokenizer_open(const char *path, char *error, size_t error_bytes) {
     char why[512] = "zl_tokenizer_open: out of memory";
     zl_tokenizer t = calloc(1, sizeof *t);
     if (!path)
         say(why, sizeof why, "zl_tokenizer_open: path is NULL");
     else if (t && (t->text = text_tokenizer_open(path, NULL, why, sizeof why))) {
-        const char *chat = text_chat_template(t->text);
-        t->template = chat ? text_template_new(chat, strlen(chat), "chat_template", why, sizeof why) : NULL;
-        if (!chat || t->template)
-            return t;
+        t->template = parse_template(t, why, sizeof why);
+        return t;
     }
     say(error, error_bytes, why);
     zl_tokenizer_close(t);
@@ -74,10 +79,8 @@ int32_t *zl_tokenizer_encode(zl_tokenizer t, const char *text, size_t bytes, boo
 }
 
 static void put_member(FILE *out, const char *name, const char *text) {
-    fprintf(out, ", \"%s\": \"", name);
-    for (const unsigned char *at = (const unsigned char *)(text ? text : ""); *at; at++)
-        fprintf(out, *at < ' ' || *at == '"' || *at == '\\' ? "\\u%04x" : "%c", *at);
-    putc('"', out);
+    fprintf(out, ", \"%s\": ", name);
+    text_json_write_text(out, text ? text : "", text ? strlen(text) : 0);
 }
 
 // Returns the variables that transformers gives to templates besides those of the caller.
@@ -102,7 +105,7 @@ char *zl_tokenizer_chat(zl_tokenizer t, const char *json, size_t json_bytes, siz
                         size_t error_bytes) {
     char why[512] = "zl_tokenizer_chat: an argument is NULL", *text = NULL;
     if (t && json && bytes && !t->template)
-        say(why, sizeof why, "zl_tokenizer_chat: the model has no chat template");
+        text_template_free(parse_template(t, why, sizeof why)); // says what is wrong
     text_json_value own = t && json && bytes && t->template
                               ? text_json_parse(json, json_bytes, "zl_tokenizer_chat", why, sizeof why)
                               : NULL;

@@ -181,8 +181,8 @@ struct lm_weights *lm_weights_random(int64_t seed, zl_dtype dtype, bool quantize
     return w;
 }
 
-// Draws random values for a tensor: vectors are ones, matrices are normal with deviation 1 / sqrt(columns),
-// codes are random bits, and scales and biases are small.
+// Draws random values for a tensor: vectors are ones, matrices and convolutions are normal with deviation
+// 1 / sqrt(columns), codes are random bits, and scales and biases are small.
 static zl_array draw(struct lm_weights *w, const char *name, zl_shape shape) {
     zl_array key = zl_random_key(w->seed + w->tensors), a = NULL;
     if (shape.ndim == 1)
@@ -190,7 +190,7 @@ static zl_array draw(struct lm_weights *w, const char *name, zl_shape shape) {
     else if (ends_with(name, ".scales") || ends_with(name, ".biases"))
         a = zl_astype(zl_multiply(zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, key), zl_scalar(0.003)),
                       w->drawn);
-    else if (w->quantized)
+    else if (w->quantized && !ends_with(name, "conv1d.weight"))
         a = zl_random_bits(shape, 4, key);
     else
         a = zl_astype(zl_multiply(zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, key),
@@ -273,6 +273,26 @@ bool lm_weights_all_used(const struct lm_weights *w, bool tied, struct lm_error 
         if (!w->tensor[i].used && !may_be_left(w->tensor[i].name, tied))
             return lm_fail(error, "%s: tensor '%.128s' has no place in this architecture", w->folder,
                            w->tensor[i].name);
+    return true;
+}
+
+// Returns whether a tensor is part of a quantised matrix: NAME.weight beside NAME.scales, or these.
+static bool is_quantized(const struct lm_weights *w, const char *name) {
+    char scales[320];
+    snprintf(scales, sizeof scales, "%.*s.scales", (int)(strlen(name) - strlen(".weight")), name);
+    return ends_with(name, ".scales") || (ends_with(name, ".weight") && lm_weights_has(w, scales));
+}
+
+bool lm_weights_are_floats(const struct lm_weights *w, struct lm_error *error) {
+    for (int i = 0; i < w->tensors; i++) {
+        const struct tensor *t = &w->tensor[i];
+        zl_dtype dtype = zl_dtype_of(t->array);
+        bool floats =
+            dtype == ZL_FLOAT32 || dtype == ZL_BFLOAT16 || dtype == ZL_FLOAT16 || dtype == ZL_FLOAT64;
+        if (t->used && !floats && strlen(t->name) > strlen(".weight") && !is_quantized(w, t->name))
+            return lm_fail(error, "%s: tensor '%.128s' has elements of %s, wanted floats of 16 bits or more",
+                           w->folder, t->name, zl_dtype_name(dtype));
+    }
     return true;
 }
 

@@ -62,6 +62,8 @@ double      text_json_number_of(text_json_value object, const char *key);
 int         text_json_line(text_json_value value);
 // Writes a value as JSON. Its members are indented by `indent` + 1 steps of four spaces.
 void        text_json_write(FILE *out, text_json_value value, int indent);
+// Writes a text as JSON, in quotes. Bytes that are not UTF-8 become U+FFFD.
+void        text_json_write_text(FILE *out, const char *text, size_t bytes);
 
 // Reads a whole file, with a NUL after it, which the caller frees with free. "-" is standard input. Returns
 // NULL after an error.

@@ -126,7 +126,8 @@ bool text_added_split(const struct text_added_list *list, const char *data, size
         const char *start = at, *stop = at = at + a->bytes;
         bool inside_word =
             a->single_word && (class_before(data, start) & TEXT_WORD || class_at(stop, end) & TEXT_WORD);
-        if ((a->special && v->keep_special) || inside_word)
+        bool swallowed = stop <= plain; // as spaces after a token with rstrip
+        if ((a->special && v->keep_special) || inside_word || swallowed)
             continue;
         start = a->lstrip ? spaces_before(plain, start) : start;
         stop = a->rstrip ? spaces_after(stop, end) : stop;

@@ -77,6 +77,8 @@ enum {
 extern const uint16_t text_unicode_page[TEXT_UNICODE_PAGES];
 extern const uint8_t text_unicode_class[][128];
 
+// Returns the number of bytes at the start of data that are UTF-8.
+size_t text_utf8_stretch(const char *data, size_t bytes);
 // Returns the bytes of the character at `at`; 0 if it is not UTF-8.
 int text_utf8_length(const unsigned char *at, const unsigned char *end);
 // Writes a character, at most 4 bytes, and returns how many.
@@ -123,8 +125,9 @@ struct text_regex;
 struct text_regex *text_regex_new(const char *pattern, char *error, size_t error_bytes);
 // Frees a pattern. NULL is allowed.
 void text_regex_free(struct text_regex *r);
-// Finds the first match from `from` on. Returns 1 if there is one, 0 if not, -1 after an error. *memory
-// belongs to one thread, is NULL at first, and is freed with text_regex_free_memory.
+// Finds the first match from `from` on in a text in UTF-8, which is not checked. Returns 1 if there is one, 0
+// if not, -1 after an error. *memory belongs to one thread, is NULL at first, and is freed with
+// text_regex_free_memory.
 int text_regex_find(const struct text_regex *r, void **memory, const char *text, size_t bytes, size_t from,
                     size_t *start, size_t *end, char *error, size_t error_bytes);
 // Frees the memory of text_regex_find. NULL is allowed.

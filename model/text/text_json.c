@@ -461,9 +461,9 @@ double text_json_number(text_json_value value) {
 
 int64_t text_json_integer(text_json_value value) {
     double number = text_json_number(value);
-    if (!(fabs(number) < 9e15))
-        return 0;
-    return text_json_is_integer(value) ? value->as.integer : (int64_t)number;
+    if (text_json_is_integer(value))
+        return value->as.integer;
+    return fabs(number) < 9e15 ? (int64_t)number : 0;
 }
 
 const char *text_json_text(text_json_value value) {

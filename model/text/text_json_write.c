@@ -1,21 +1,23 @@
 // text_json_write.c - writes a JSON value as text, indented by four spaces as in config.json of transformers
 // and MLX.
 
-#include "text.h"
+#include "text_inside.h"
 
 #include <math.h>
-#include <stdlib.h>
 
-static void put_text(FILE *out, const char *text, size_t bytes) {
+void text_json_write_text(FILE *out, const char *text, size_t bytes) {
+    const unsigned char *at = (const unsigned char *)text, *end = at + bytes;
     fputc('"', out);
-    for (size_t i = 0; i < bytes; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c == '"' || c == '\\')
-            fprintf(out, "\\%c", c);
-        else if (c < 32 || c == 127)
-            fprintf(out, "\\u%04x", c);
+    for (int length; at < end; at += length ? length : 1) {
+        length = text_utf8_length(at, end);
+        if (!length)
+            fputs("\xef\xbf\xbd", out);
+        else if (*at == '"' || *at == '\\')
+            fprintf(out, "\\%c", *at);
+        else if (*at < 32 || *at == 127)
+            fprintf(out, "\\u%04x", *at);
         else
-            fputc(c, out);
+            fwrite(at, 1, (size_t)length, out);
     }
     fputc('"', out);
 }
@@ -49,7 +51,7 @@ static void put_members(FILE *out, text_json_value value, int indent) {
         fputs(i ? "," : "", out);
         put_line(out, indent + 1);
         if (object) {
-            put_text(out, key, text_json_key_bytes(member));
+            text_json_write_text(out, key, text_json_key_bytes(member));
             fputs(": ", out);
         }
         text_json_write(out, member, indent + 1);
@@ -63,7 +65,7 @@ void text_json_write(FILE *out, text_json_value value, int indent) {
     if (text_json_is_object(value) || text_json_is_list(value))
         put_members(out, value, indent);
     else if (text_json_text(value))
-        put_text(out, text_json_text(value), text_json_bytes(value));
+        text_json_write_text(out, text_json_text(value), text_json_bytes(value));
     else if (text_json_is_bool(value))
         fputs(text_json_true(value) ? "true" : "false", out);
     else if (text_json_is_integer(value))

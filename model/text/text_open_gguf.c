@@ -11,12 +11,13 @@ static const struct {
     const char *pre, *pattern;
     enum text_form form;
     bool digits; // every digit is split off before the pattern applies
+    bool begins; // a text begins with the token of beginnings, unless the file says that it does not
 } families[] = {
-    {"qwen2", "qwen2", TEXT_NFC, false},        {"qwen35", "qwen35", TEXT_NFC, false},
-    {"gpt-2", "gpt2", TEXT_AS_IS, false},       {"default", "gpt2", TEXT_AS_IS, false},
-    {"llama-bpe", "llama3", TEXT_AS_IS, false}, {"llama3", "llama3", TEXT_AS_IS, false},
-    {"llama-v3", "llama3", TEXT_AS_IS, false},  {"smollm", "gpt2", TEXT_AS_IS, true},
-    {"smaug-bpe", "llama3", TEXT_AS_IS, false},
+    {"qwen2", "qwen2", TEXT_NFC, false},     {"qwen35", "qwen35", TEXT_NFC, false},
+    {"gpt-2", "gpt2", TEXT_AS_IS, false},    {"default", "gpt2", TEXT_AS_IS, false},
+    {"smollm", "gpt2", TEXT_AS_IS, true},    {"smaug-bpe", "llama3", TEXT_AS_IS, false},
+    {"llama-bpe", "llama3", .begins = true}, {"llama3", "llama3", .begins = true},
+    {"llama-v3", "llama3", .begins = true},
 };
 enum { TYPE_CONTROL = 3, TYPE_USER_DEFINED = 4 };
 
@@ -24,6 +25,7 @@ struct reading {
     struct text_tokenizer *t;
     const zl_file *file;
     struct text_map vocabulary;
+    bool begins; // of the family
     char *error;
     size_t error_bytes;
 };
@@ -147,6 +149,7 @@ static bool read_family(struct reading *r) {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (!strcmp(families[i].pre, pre)) {
             r->t->form = families[i].form;
+            r->begins = families[i].begins;
             r->t->whole_pieces = families[i].pattern[0] == 'l'; // Llama 3's
             return (!families[i].digits ||
                     text_add_stage(r->t, &(struct text_stage){.scan = text_scan_digits}, r->error,
@@ -177,7 +180,7 @@ static bool read_around(struct reading *r) {
     around[1] = (int)number_of(r, "tokenizer.ggml.eos_token_id", -1);
     t->prefix = around;
     t->suffix = around + 1;
-    t->prefix_count = t->bos && number_of(r, "tokenizer.ggml.add_bos_token", 0);
+    t->prefix_count = t->bos && number_of(r, "tokenizer.ggml.add_bos_token", r->begins);
     t->suffix_count = t->eos && number_of(r, "tokenizer.ggml.add_eos_token", 0);
     return true;
 }

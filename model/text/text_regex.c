@@ -10,6 +10,7 @@ enum {
     ERROR_NO_MATCH = -1,
     OPTION_UCP = 0x20000,
     OPTION_UTF = 0x80000,
+    OPTION_NO_UTF_CHECK = 0x40000000,
     JIT_COMPLETE = 1,
     MOST_STEPS = 10000000
 };
@@ -117,7 +118,9 @@ int text_regex_find(const struct text_regex *r, void **memory, const char *text,
         return -1;
     }
     pcre2.set_limit(m->context, MOST_STEPS);
-    int found = pcre2.match(r->code, (const unsigned char *)text, bytes, from, 0, m->data, m->context);
+    // A check of the whole text at each match would take quadratic time.
+    int found = pcre2.match(r->code, (const unsigned char *)text, bytes, from, OPTION_NO_UTF_CHECK, m->data,
+                            m->context);
     if (found == ERROR_NO_MATCH)
         return 0;
     if (found < 0) {

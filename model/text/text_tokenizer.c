@@ -132,21 +132,37 @@ static bool take(struct text_encoder *e, int stage, const char *data, struct joi
     return true;
 }
 
-static bool split(struct text_encoder *e, int stage, const char *data, size_t bytes) {
-    struct joiner j = {0};
+// Takes the matches in [from, to) and what is between them.
+static bool split_stretch(struct text_encoder *e, int stage, const char *data, size_t from, size_t to,
+                          struct joiner *j) {
     bool invert = e->t->stage[stage].invert;
-    size_t at = 0, start, end;
+    size_t at = from, start, end;
     for (;;) {
-        int found = find_match(e, stage, data, bytes, at, &start, &end);
+        int found = find_match(e, stage, data + from, to - from, at - from, &start, &end);
         if (found < 0)
             return false;
         if (!found)
             break;
-        if (!take(e, stage, data, &j, at, start, invert) || !take(e, stage, data, &j, start, end, !invert))
+        start += from, end += from;
+        if (!take(e, stage, data, j, at, start, invert) || !take(e, stage, data, j, start, end, !invert))
             return false;
         at = end;
     }
-    return take(e, stage, data, &j, at, bytes, invert) && pass_on(e, stage, data, &j);
+    return take(e, stage, data, j, at, to, invert);
+}
+
+// Expressions match within stretches of UTF-8. A byte between these is part of no match.
+static bool split(struct text_encoder *e, int stage, const char *data, size_t bytes) {
+    struct joiner j = {0};
+    const struct text_stage *s = &e->t->stage[stage];
+    for (size_t at = 0, to; at < bytes; at = to) {
+        to = at + (s->regex ? text_utf8_stretch(data + at, bytes - at) : bytes - at);
+        bool ok = to > at ? split_stretch(e, stage, data, at, to, &j)
+                          : take(e, stage, data, &j, at, ++to, s->invert);
+        if (!ok)
+            return false;
+    }
+    return pass_on(e, stage, data, &j);
 }
 
 static bool put_space(struct text_encoder *e, int stage, const char *data, size_t bytes) {

@@ -38,6 +38,13 @@ int text_utf8_length(const unsigned char *at, const unsigned char *end) {
     return code == TEXT_NO_CHARACTER ? 0 : bytes;
 }
 
+size_t text_utf8_stretch(const char *data, size_t bytes) {
+    const unsigned char *start = (const unsigned char *)data, *end = start + bytes, *at = start;
+    for (int length = 1; at < end && length; at += length)
+        length = text_utf8_length(at, end);
+    return (size_t)(at - start);
+}
+
 // Normal forms ----------------------------------------------------------------------------------------------
 
 // Options of utf8proc, from its documentation, by which the result is to be freed with free.

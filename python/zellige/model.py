@@ -47,7 +47,7 @@ def generate(model, tokenizer, prompt, *, max_tokens=256, **options):
         token, _ = next(sequence)
         if token in ends:
             break
-        if text := reader.read(token):
+        if token < len(tokenizer) and (text := reader.read(token)):  # ids behind those only pad the vocabulary
             yield text
     if text := reader.end():
         yield text

@@ -419,6 +419,85 @@ TEST(a_copy_of_a_sequence_is_a_snapshot) {
     }
 }
 
+// An allocation fails while ids are drawn: calls that failed are made again, and draw what they would have.
+static void check_retry(const char *name, int members) {
+    struct fixture f;
+    char error[256] = "";
+    enum { MOST = 2, COUNT_DRAWN = 8 };
+    zl_sampling how = {.temperature = 1, .top_k = 1, .presence_penalty = 0.5};
+    int32_t prompt[MOST][7], expected[MOST][COUNT_DRAWN];
+    int length[MOST] = {7, 2};
+    if (open_case(&f, name)) {
+        for (int i = 0; i < members; i++) {
+            random_ids(prompt[i], length[i]);
+            draw_alone(f.model, prompt[i], length[i], &how, COUNT_DRAWN, expected[i]);
+        }
+        for (long at = 1; at < 60; at += 7) {
+            zl_batch b = members > 1 ? zl_batch_new(f.model) : NULL;
+            zl_sequence s[MOST] = {NULL};
+            zl_token token[MOST];
+            int drawn = 0;
+            for (int i = 0; i < members; i++) {
+                s[i] = zl_sequence_start(f.model, prompt[i], length[i],
+                                         &(zl_sequence_options){.sampling = &how}, error, sizeof error);
+                CHECK(s[i] && (!b || zl_batch_add(b, s[i], error, sizeof error)));
+            }
+            for (int tries = 0; drawn < COUNT_DRAWN && tries < 3 * COUNT_DRAWN; tries++) {
+                if (tries == 3)
+                    memory_fail_at(at);
+                if (!(b ? zl_batch_next(b, token, error, sizeof error)
+                        : zl_sequence_next(s[0], token, error, sizeof error))) {
+                    memory_fail_at(0);
+                    zl_clear_error();
+                    continue;
+                }
+                for (int i = 0; i < members; i++)
+                    if (!CHECK_EQ_INT(token[i].id, expected[i][drawn]))
+                        test_note("%s, %d sequences: id %d after allocation %ld failed: %s", name, members,
+                                  drawn, at, error);
+                drawn++;
+            }
+            memory_fail_at(0);
+            CHECK_EQ_INT(drawn, COUNT_DRAWN);
+            for (int i = 0; i < members; i++)
+                zl_sequence_close(s[i]);
+            zl_batch_close(b);
+        }
+    }
+    close_case(&f);
+}
+
+TEST(a_step_that_failed_can_be_made_again) {
+    static const char *const names[] = {"qwen3", "qwen3_5"};
+    for (int i = 0; i < 4; i++)
+        ZL_SCOPE {
+            check_retry(names[i / 2], 1 + i % 2);
+        }
+}
+
+// What is kept of a long prompt is keys and values, and not the inputs of convolutions.
+TEST(a_long_prompt_leaves_only_the_end_of_its_convolutions) {
+    struct fixture f;
+    char error[256] = "";
+    if (open_case(&f, "qwen3_5")) {
+        int32_t *prompt = calloc(2000, sizeof *prompt);
+        zl_token token;
+        REQUIRE(prompt);
+        draw_alone(f.model, prompt, 2, NULL, 2, (int32_t[2]){0}); // computes what the model keeps
+        size_t before = zl_get_active_memory();
+        zl_sequence s = zl_sequence_start(f.model, prompt, 2000, NULL, error, sizeof error);
+        for (int i = 0; i < 3; i++)
+            CHECK(zl_sequence_next(s, &token, error, sizeof error));
+        // 2,048 positions of 2 heads of 16 features in one layer are 512 KiB, inputs in two layers 1,250 KiB.
+        size_t more = zl_get_active_memory() - before;
+        if (!CHECK(more < 1000 * 1024))
+            test_note("%zu bytes more", more);
+        zl_sequence_close(s);
+        free(prompt);
+    }
+    close_case(&f);
+}
+
 enum { MEMBERS = 4, STEPS = 10 };
 
 // Sequences of different lengths and options in one batch, of which one leaves and returns and one is closed:
@@ -590,6 +669,8 @@ TEST(sampling_draws_from_the_ids_that_its_options_leave) {
             {{.temperature = 1, .top_p = p[0] + p[1] * 0.5}, 0, 1},
             {{.temperature = 1, .min_p = p[2] / p[0] * 0.999}, 0, 2},
             {{.temperature = 1e-3, .top_k = 20}, 0, 0},
+            {{.temperature = 1e-40}, 0, 0},
+            {{.temperature = 1, .top_p = 1e-9}, 0, 0},
             {{.temperature = 1, .top_k = 1, .xtc_probability = 1, .xtc_threshold = p[1] * 0.999}, 1, 1},
             {{.temperature = 0, .biases = 1, .bias_id = &order[7], .bias = (double[]){100}}, 7, 7},
             {{.temperature = 0, .biases = 1, .bias_id = &order[0], .bias = (double[]){-INFINITY}}, 1, 1},
@@ -675,6 +756,13 @@ TEST(fields_and_tensors_that_do_not_fit_are_named) {
         {"qwen3_next", "\"linear_key_head_dim\": 8", "\"linear_key_head_dim\": 7",
          "in_proj_qkvz.weight' is (128, 16), wanted"},
         {"qwen3_5", "\"attention_dropout\": 0.0", "\"logit_cap\": 3.5", "field 'logit_cap' is unknown"},
+        {"qwen3", "\"rope_type\": \"default\"", "\"rope_type\": \"default\", \"long_factor\": [2.0]",
+         "field 'rope_parameters' has 'long_factor', which is unknown"},
+        {"qwen3", "\"use_cache\": true",
+         "\"quantization_config\": {\"bits\": 4, \"group_size\": 128, \"quant_method\": \"gptq\"}",
+         "field 'quantization_config' is of a method other than MLX's"},
+        {"qwen3", "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": \"small\"",
+         "field 'rms_norm_eps' is not a number"},
     };
     char error[512];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -685,6 +773,109 @@ TEST(fields_and_tensors_that_do_not_fit_are_named) {
     }
     CHECK(!zl_model_open("/nonexistent", error, sizeof error));
     CHECK_HAS(error, "/nonexistent/config.json");
+}
+
+// Saves a case's tensors to the test's folder, those whose name has `word` changed.
+static void save_changed(const char *name, const char *word, zl_array change(zl_array)) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s/model.safetensors", CASES, name);
+    zl_file *from = zl_load_safetensors(path), *to = zl_file_new();
+    ZL_SCOPE {
+        for (int i = 0; i < zl_file_count(from); i++) {
+            const char *own = zl_file_name(from, i);
+            zl_array a = zl_file_array(from, i);
+            CHECK(zl_file_add(to, own, strstr(own, word) ? change(a) : a));
+        }
+        snprintf(path, sizeof path, "%s/model.safetensors", test_folder());
+        CHECK(zl_save_safetensors(path, to));
+    }
+    zl_file_free(to);
+    zl_file_free(from);
+}
+
+static zl_array as_bytes(zl_array a) {
+    return zl_astype(a, ZL_UINT8);
+}
+
+TEST(matrices_that_are_no_floats_are_named) {
+    char error[512];
+    zl_model model =
+        open_changed("qwen3", "\"use_cache\": true", "\"use_cache\": false", error, sizeof error);
+    CHECK(model);
+    zl_model_close(model);
+    save_changed("qwen3", "layers.1.self_attn.v_proj", as_bytes);
+    model = zl_model_open(test_folder(), error, sizeof error);
+    CHECK(!model);
+    CHECK_HAS(error, "tensor 'model.layers.1.self_attn.v_proj.weight' has elements of uint8, wanted floats");
+    zl_model_close(model);
+}
+
+TEST(ends_are_ids_of_the_vocabulary) {
+    char error[512];
+    zl_model model = open_changed("qwen3", "38,", "\"<end>\", 99, -1, 38,", error, sizeof error);
+    if (CHECK(model)) {
+        zl_model_info about = zl_model_about(model);
+        CHECK_EQ_INT(about.eos_count, 2);
+        CHECK_EQ_INT(about.eos[0], 38);
+        CHECK_EQ_INT(about.eos[1], 39);
+    }
+    zl_model_close(model);
+}
+
+// Makes the weight w of a norm, stored less 1, twice as large in the four features that are rotated.
+static zl_array twice(zl_array w) {
+    zl_array rotated = zl_slice(w, ZL_SHAPE(0), ZL_SHAPE(4), ZL_SHAPE(1)),
+             rest = zl_slice(w, ZL_SHAPE(4), ZL_SHAPE(16), ZL_SHAPE(1));
+    rotated = zl_add(zl_multiply(rotated, zl_scalar(2)), zl_scalar(1));
+    return zl_concatenate((zl_array[]){rotated, rest}, 2, 0);
+}
+
+// YaRN's attention factor multiplies the features of q and k that are rotated, and only these: it is as if
+// their norms did.
+TEST(yarn_scales_the_features_that_are_rotated) {
+    static const char none[] = "\"rope_scaling\": null",
+                      yarn[] = "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 1.0, "
+                               "\"attention_factor\": 2.0, \"original_max_position_embeddings\": 64}";
+    char error[512] = "";
+    zl_array logits[2] = {NULL};
+    ZL_SCOPE {
+        zl_array ids = zl_from_i32((int32_t[]){1, 5, 9, 2, 6, 30, 39, 0}, ZL_SHAPE(1, 8));
+        for (int i = 0; i < 2; i++) {
+            zl_model model = open_changed("qwen3_next", none, i ? yarn : none, error, sizeof error);
+            if (!i) {
+                zl_model_close(model);
+                save_changed("qwen3_next", "_norm.weight", twice);
+                model = zl_model_open(test_folder(), error, sizeof error);
+            }
+            if (!CHECK(model))
+                test_note("%s", error);
+            logits[i] = model ? zl_model_logits(model, ids) : NULL;
+            CHECK(logits[i] && zl_eval(logits[i]));
+            zl_model_close(model);
+        }
+        if (logits[0] && logits[1]) {
+            double far = apart(logits[1], logits[0]);
+            if (!CHECK(far < 1e-4))
+                test_note("logits are %g standard deviations apart", far);
+        }
+    }
+}
+
+TEST(random_weights_have_layers_of_linear_attention_too) {
+    static const char *const names[] = {"qwen3_next", "qwen3_5"};
+    for (int i = 0; i < 2; i++)
+        ZL_SCOPE {
+            char path[512], error[512] = "";
+            snprintf(path, sizeof path, "%s/%s/config.json", CASES, names[i]);
+            zl_model model = zl_model_random(path, 7, error, sizeof error);
+            if (!CHECK(model))
+                test_note("%s", error);
+            zl_array ids = zl_from_i32((int32_t[]){1, 5, 9}, ZL_SHAPE(1, 3));
+            zl_array logits = model ? zl_astype(zl_model_logits(model, ids), ZL_FLOAT32) : NULL;
+            CHECK(logits && isfinite(zl_item(zl_sum(logits))));
+            CHECK(!zl_error());
+            zl_model_close(model);
+        }
 }
 
 TEST(ids_and_options_out_of_range_are_errors) {
@@ -703,6 +894,10 @@ TEST(ids_and_options_out_of_range_are_errors) {
         CHECK(!zl_sequence_start(f.model, (int32_t[]){3}, 1, &(zl_sequence_options){.sampling = &how}, error,
                                  sizeof error));
         CHECK_HAS(error, "id 99");
+        how = (zl_sampling){.biases = 1, .bias_id = (int[]){9}, .bias = (double[]){INFINITY}};
+        CHECK(!zl_sequence_start(f.model, (int32_t[]){3}, 1, &(zl_sequence_options){.sampling = &how}, error,
+                                 sizeof error));
+        CHECK_HAS(error, "bias inf of id 9");
     }
     close_case(&f);
 }

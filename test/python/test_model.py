@@ -151,6 +151,21 @@ class TestTokenizer(unittest.TestCase):
         self.assertEqual(text, self.tokenizer.decode([next(sequence)[0] for _ in range(10)]))
         self.assertEqual("".join(generate(model, self.tokenizer, "abc", logit_bias={39: 1000})), "")
 
+    def test_ids_that_pad_the_vocabulary_have_no_text(self):
+        path = self.folder / "tokenizer.json"
+        small = json.loads(path.read_text())
+        small["added_tokens"], small["model"]["vocab"] = [], {c: i for i, c in enumerate(LETTERS[:30])}
+        path.write_text(json.dumps(small))
+        text = generate(Model(CASES / "lm/qwen3"), Tokenizer(self.folder), "abc", max_tokens=3, logit_bias={33: 1000})
+        self.assertEqual("".join(text), "")
+
+    def test_a_template_that_cannot_be_parsed_is_said_when_it_is_used(self):
+        (self.folder / "chat_template.jinja").write_text("{% include 'x' %}")
+        tokenizer = Tokenizer(self.folder)
+        self.assertEqual(tokenizer.encode("ab"), [0, 1])
+        with self.assertRaisesRegex(ValueError, "no statement 'include'"):
+            tokenizer.chat([{"role": "user", "content": "hi"}])
+
     def test_a_checkpoint_is_copied_into_fewer_bits(self):
         out = self.folder / "out"
         quantize(CASES / "lm/qwen3", out, bits=4)

@@ -59,10 +59,29 @@ check "a prompt is a question where there is a template" templated
 system() { diff <(generate -p "hi" --system-prompt "be" -n 10 2>/dev/null) <(generate -p "s.be u.hi a." -n 10 --ignore-chat-template 2>/dev/null); }
 check "--system-prompt" system
 
+odd() { generate -p $'a\xffb' -n 3 >/dev/null 2>&1; }
+check "a prompt with bytes that are not UTF-8" odd
+printf 'ab\0cd' >"$tmp/nul"
+nul() { generate -f "$tmp/nul" -n 3 --json >"$tmp/json" && [ "$(field prompt_tokens)" = 9 ]; } # u.abcd a. without the NUL, which has no token
+check "a prompt with a NUL inside is read to its end" nul
+changed() { # FOLDER FILE CODE: a copy of the model whose FILE is changed by Python's CODE, which has it as d
+    cp -r "$model" "$tmp/$1" && python3 -c "import json; f = '$tmp/$1/$2'; d = json.load(open(f)); $3; json.dump(d, open(f, 'w'))"
+}
+ends() { # a model that names no end ends where its tokenizer says
+    changed endless config.json "d.pop('eos_token_id')" && "$zellige" generate -m "$tmp/endless" -p abc -n 5 --logit-bias 38+1000 --json >"$tmp/json" && [ "$(field finish_reason)" = '"end"' ]
+}
+check "the end that only the tokenizer names" ends
+padded() { # ids that the tokenizer does not know have no text
+    changed padded tokenizer.json "d['model']['vocab'].pop('u')" && [ -z "$("$zellige" generate -m "$tmp/padded" -p abc -n 3 --logit-bias 20+1000 --ignore-chat-template 2>/dev/null)" ]
+}
+check "ids that pad the vocabulary" padded
+
 # A conversation computes only what is new, and says what computing all of it would.
 chat() { timeout 60 "$zellige" chat -m "$model" -n 6 --logit-bias 38-1000,39-1000 2>/dev/null; }
 talk() { printf 'hi\nho\n' | chat >"$tmp/talk" && [ "$(wc -l <"$tmp/talk")" = 2 ]; }
 check "chat answers each line" talk
+foreign() { [ "$(printf 'h\xff\nho\n' | chat | wc -l)" = 2 ]; }
+check "chat goes on after a line that is not UTF-8" foreign
 again() {
     local first second
     first=$(sed -n 1p "$tmp/talk") second=$(sed -n 2p "$tmp/talk")
@@ -113,6 +132,12 @@ printf '%s\n' '{"prompt": "abc", "choices": ["d", "e", "f"], "answer": 1}' '{"pr
 check "choices" says '^2 questions, [0-9.]+ % right; by log-probability per byte [0-9.]+ %$' timeout 60 "$zellige" perplexity -m "$model" --choices "$tmp/choices"
 echo '{"prompt": "abc", "choices": ["d"], "answer": 1}' >"$tmp/bad"
 check "a question that is none" says "question 1: wanted a prompt, at least two choices" timeout 60 "$zellige" perplexity -m "$model" --choices "$tmp/bad"
+
+echo '{"prompt": "abc", "choices": ["d", ""], "answer": 1}' >"$tmp/bad"
+check "a choice that is empty" says "question 1, choice 1: wanted a text that is not empty" timeout 60 "$zellige" perplexity -m "$model" --choices "$tmp/bad"
+printf '%s\n' '{"prompt": "abc", "choices": ["d", "e"], "answer": 1}' '{"prompt"}' >"$tmp/bad"
+check "a question that is no JSON" says "bad, question 2:1:" timeout 60 "$zellige" perplexity -m "$model" --choices "$tmp/bad"
+check "perplexity with bits that are not possible" says "kv_bits 5: wanted 0, 4 or 8" timeout 60 "$zellige" perplexity -m "$model" -f "$tmp/text" --kv-bits 5
 
 check "no model" exits 2 "$zellige" generate -p abc
 check "no prompt" exits 2 "$zellige" generate -m "$model"

@@ -33,6 +33,7 @@ TEST(json_values) {
     CHECK_STR(text_json_text(text_json_at(list, 4)), "\xc3\xa9\xf0\x9f\x98\x80\n");
     CHECK_EQ_INT(text_json_integer(text_json_get(root, "a")), 3); // the last member of that name
     CHECK(text_json_is_integer(text_json_get(text_json_get(root, "b"), "c")));
+    CHECK_EQ_INT(text_json_integer(text_json_get(text_json_get(root, "b"), "c")), INT64_C(9007199254740993));
     text_json_free(root);
 }
 
@@ -165,6 +166,80 @@ TEST(decoding_holds_parts_of_characters_back) {
     text_tokenizer_close(t);
 }
 
+// An expression that is none of the known ones runs by PCRE2. Bytes that are not UTF-8 are part of no match,
+// and a long text takes linear time.
+TEST(expressions_split_long_texts_of_any_bytes) {
+    enum { TIMES = 50000 };
+    static const char part[] = "ab ab\xff";
+    static const int32_t want[] = {256, ' ', 256, 0xff};
+    text_tokenizer t = open_ranks("[a-z]+");
+    if (!t && strstr(error, "libpcre2"))
+        SKIP("libpcre2 is not installed");
+    REQUIRE(t);
+    char *text = malloc(TIMES * (sizeof part - 1));
+    REQUIRE(text);
+    for (int i = 0; i < TIMES; i++)
+        memcpy(text + i * (sizeof part - 1), part, sizeof part - 1);
+    struct text_ids ids = encode(t, text, TIMES * (sizeof part - 1));
+    CHECK_EQ_INT(ids.count, TIMES * COUNT(want));
+    for (size_t i = 0; i < ids.count; i++)
+        if (!CHECK_EQ_INT(ids.id[i], want[i % COUNT(want)]))
+            break;
+    free(ids.id);
+    free(text);
+    text_tokenizer_close(t);
+}
+
+TEST(spaces_behind_an_added_token_are_no_token_again) {
+    static const char json[] =
+        "{\"added_tokens\": [{\"id\": 3, \"content\": \"\\n\", \"lstrip\": true, \"rstrip\": true}], "
+        "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}, \"decoder\": {\"type\": "
+        "\"ByteLevel\"}, \"model\": {\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}}";
+    char path[512];
+    snprintf(path, sizeof path, "%s/tokenizer.json", test_folder());
+    CHECK(zl_write_file(path, json, sizeof json - 1));
+    text_tokenizer t = text_tokenizer_open(path, NULL, error, sizeof error);
+    if (!CHECK(t))
+        test_note("%s", error);
+    REQUIRE(t);
+    struct text_ids ids = encode(t, "\n\nab", 4);
+    CHECK(ids.count == 2 && ids.id[0] == 3 && ids.id[1] == 2);
+    free(ids.id);
+    text_tokenizer_close(t);
+}
+
+// Without a key that says so, texts of Llama 3's family begin with a token, as in llama.cpp.
+TEST(gguf_texts_of_llama_3_begin_with_a_token) {
+    static const zl_text tokens[] = {{"a", 1}, {"b", 1}, {"ab", 2}, {"<s>", 3}}, merges[] = {{"a b", 3}},
+                         model = {"gpt2", 4}, pre = {"llama-bpe", 9};
+    const zl_metadata notes[] = {
+        {.name = "tokenizer.ggml.model", .text = &model, .texts = 1},
+        {.name = "tokenizer.ggml.pre", .text = &pre, .texts = 1},
+        {.name = "tokenizer.ggml.tokens", .text = tokens, .texts = COUNT(tokens), .is_list = true},
+        {.name = "tokenizer.ggml.merges", .text = merges, .texts = 1, .is_list = true},
+        {.name = "tokenizer.ggml.bos_token_id", .array = zl_scalar_int(3)},
+    };
+    char path[512];
+    snprintf(path, sizeof path, "%s/a.gguf", test_folder());
+    zl_file *file = zl_file_new();
+    for (size_t i = 0; i < COUNT(notes); i++)
+        CHECK(zl_file_add_metadata(file, &notes[i]));
+    CHECK(zl_save_gguf(path, file));
+    zl_file_free(file);
+    text_tokenizer t = text_tokenizer_open(path, NULL, error, sizeof error);
+    if (!CHECK(t))
+        test_note("%s", error);
+    REQUIRE(t);
+    struct text_ids ids = {0};
+    struct text_encoder *e = text_encoder_new(t, error, sizeof error);
+    struct text_encode_options how = {.add_special = true};
+    CHECK(e && text_encode(e, "ab", 2, &how, &ids, error, sizeof error));
+    CHECK(ids.count == 2 && ids.id[0] == 3 && ids.id[1] == 2);
+    text_encoder_free(e);
+    free(ids.id);
+    text_tokenizer_close(t);
+}
+
 TEST(a_rank_file_needs_a_pattern) {
     CHECK(!open_ranks(NULL));
     CHECK_HAS(error, "qwen2, qwen35, llama3, gpt2");
@@ -229,6 +304,7 @@ TEST(templates_render) {
         {"{{ ms[::-1][0].content.split(' ')[-1] }} {{ ms|map(attribute='role')|join(',') }}",
          "there user,assistant"},
         {"{{ ms[0]|tojson }}", "{\"role\": \"user\", \"content\": \"\xc3\xa9\"}"},
+        {"{{ 12345678901234567 - many }} {{ many }}", "1 12345678901234566"},
         {"{% macro f(a, b=2) %}{{ a }}-{{ b }}{% endmacro %}{{ f(1) }} {{ f(b=3, a=0) }}", "1-2 0-3"},
         {"{{ -7 // 2 }} {{ 7 % -3 }} {{ 1e16 }} {{ 0.1 + 0.2 }} {{ [none, 'a\\'b'] }} {{ 'x' if nope is "
          "defined }}|",
@@ -236,7 +312,8 @@ TEST(templates_render) {
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *text = render(cases[i].source,
-                            "{\"ms\": [{\"role\": \"user\", \"content\": \"\\u00e9\"}, {\"role\": "
+                            "{\"many\": 12345678901234566, \"ms\": [{\"role\": \"user\", \"content\": "
+                            "\"\\u00e9\"}, {\"role\": "
                             "\"assistant\", \"content\": \"x there\"}]}",
                             0);
         if (!CHECK_STR(text, cases[i].text))
