@@ -198,3 +198,23 @@ TEST(updates_of_sizes_that_vary_are_in_their_place) {
             }
         }
 }
+
+// Negative targets count from the last class, of which there are more each time.
+TEST(targets_count_from_the_end_of_classes_that_vary) {
+    enum { MOST = 38 };
+    static float data[MOST];
+    static const int32_t target[] = {-1};
+    REQUIRE(zl_use_device("pjrt"));
+    for (int i = 0; i < MOST; i++)
+        data[i] = (float)(i % 5);
+    for (int n = 33; n < MOST; n++)
+        ZL_SCOPE {
+            double sum = 0;
+            zl_array y =
+                zl_fast_cross_entropy(zl_from_f32(data, ZL_SHAPE(1, n)), zl_from_i32(target, ZL_SHAPE(1)));
+            for (int i = 0; i < n; i++)
+                sum += exp(data[i]);
+            REQUIRE(zl_eval(y));
+            CHECK_NEAR(zl_data_f32(y)[0], log(sum) - data[n - 1], 1e-5);
+        }
+}
