@@ -320,7 +320,8 @@ TEST(lone_rows_and_columns_get_zeros) {
         check_lone_rows(topologies[i]);
         CHECK(hlo_target_of(chips[i]) && hlo_target_of(chips[i]) == hlo_target_of(topologies[i]));
     }
-    CHECK(!hlo_target_of("TPU7x") && !hlo_target_of("tpu7x:1x1x1") && !hlo_target_of("cpu"));
+    CHECK(!hlo_target_of("TPU7x") && !hlo_target_of("tpu7x:1x1x1") && !hlo_target_of("fake chip"));
+    CHECK(hlo_target_of("cpu") && !hlo_target_of("cpu")->least_lines);
 }
 
 // A call that frees something may fail unnoticed; a call that only makes an estimate may leave it out.
