@@ -274,6 +274,11 @@ TEST(compiles_ahead) {
     CHECK_ERROR(ZL_ERROR_DEVICE, zl_ahead_compile(a, 1, &doubles, &p));
     CHECK_HAS(test_last_error(), "of float64 runs on the CPU");
     zl_ahead_program_free(&p);
+    REQUIRE(zl_eval(doubles));
+    zl_array narrowed = zl_astype(doubles, ZL_FLOAT32); // only reads them
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_ahead_compile(a, 1, &narrowed, &p));
+    CHECK_HAS(test_last_error(), "of float64 runs on the CPU");
+    zl_ahead_program_free(&p);
     CHECK_ERROR(ZL_ERROR_VALUE, zl_ahead_compile(a, 1, &ready, &p));
     CHECK_HAS(test_last_error(), "nothing is to be computed");
     zl_ahead_program_free(&p);
