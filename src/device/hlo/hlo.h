@@ -98,8 +98,8 @@ struct hlo_target {
     // overwritten (openxla/xla#49176)
     bool overwrites_early;
 };
-// Returns what is known of a TPU by its name ("TPU v6 lite") or topology ("v6e:1x1"), or of XLA's compiler for
-// CPUs by "cpu", or NULL if that is nothing.
+// Returns what is known of a TPU by its name ("TPU v6 lite") or topology ("v6e:1x1"), or of XLA's compiler
+// for CPUs by "cpu", or NULL if that is nothing.
 const struct hlo_target *hlo_target_of(const char *chip);
 // Renders the calls that `skip` does not mark; NULL: all of them. Their inputs have values. An argument can
 // be donated if it may be now, or could be in `before`, which may be NULL. A target of NULL is not known.
