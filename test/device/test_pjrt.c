@@ -221,6 +221,36 @@ TEST(a_failure_is_of_its_own_arrays) {
     CHECK(zl_eval(good) && zl_data_f32(good)[0] == 2);
 }
 
+// Returns a row of them, which the caller releases.
+static zl_array even_numbers(int n) {
+    zl_array x = NULL;
+    ZL_SCOPE
+        x = zl_retain(zl_reshape(zl_multiply(zl_arange(0, n, 1, ZL_FLOAT32), zl_scalar(2)), ZL_SHAPE(1, n)));
+    return x;
+}
+
+// Moves all elements of a row by one place, within the row: what is read is what is overwritten. The row is
+// made by the program, or an argument that nothing else reads.
+TEST(an_update_may_be_a_part_of_what_it_updates) {
+    static const int32_t one[] = {1};
+    REQUIRE(zl_use_device("pjrt"));
+    for (int i = 0; i < 8; i++)
+        ZL_SCOPE {
+            int n = i & 1 ? 40 : 3;
+            bool is_argument = i & 2, is_dynamic = i & 4;
+            zl_array x = even_numbers(n);
+            REQUIRE(!is_argument || zl_eval(x));
+            zl_array part = zl_slice(x, ZL_SHAPE(0, 0), ZL_SHAPE(1, n - 1), ZL_SHAPE(1, 1));
+            zl_array y = is_dynamic
+                             ? zl_dynamic_slice_update(x, part, zl_from_i32(one, ZL_SHAPE(1)), ZL_AXES(1))
+                             : zl_slice_update(x, part, ZL_SHAPE(0, 1), ZL_SHAPE(1, n), ZL_SHAPE(1, 1));
+            zl_release(x);
+            REQUIRE(zl_eval(y));
+            for (int k = 0; k < n; k++)
+                CHECK_EQ_F64(zl_data_f32(y)[k], k ? 2 * (k - 1) : 0);
+        }
+}
+
 // Chains of views -------------------------------------------------------------------------------------------
 
 static uint64_t drawn; // both devices use the same random numbers

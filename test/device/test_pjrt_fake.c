@@ -274,6 +274,11 @@ TEST(compiles_ahead) {
     CHECK_ERROR(ZL_ERROR_DEVICE, zl_ahead_compile(a, 1, &doubles, &p));
     CHECK_HAS(test_last_error(), "of float64 runs on the CPU");
     zl_ahead_program_free(&p);
+    REQUIRE(zl_eval(doubles));
+    zl_array narrowed = zl_astype(doubles, ZL_FLOAT32); // only reads them
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_ahead_compile(a, 1, &narrowed, &p));
+    CHECK_HAS(test_last_error(), "of float64 runs on the CPU");
+    zl_ahead_program_free(&p);
     CHECK_ERROR(ZL_ERROR_VALUE, zl_ahead_compile(a, 1, &ready, &p));
     CHECK_HAS(test_last_error(), "nothing is to be computed");
     zl_ahead_program_free(&p);
@@ -335,7 +340,8 @@ TEST(lone_rows_and_columns_get_zeros) {
         check_lone_rows(topologies[i]);
         CHECK(hlo_target_of(chips[i]) && hlo_target_of(chips[i]) == hlo_target_of(topologies[i]));
     }
-    CHECK(!hlo_target_of("TPU7x") && !hlo_target_of("tpu7x:1x1x1") && !hlo_target_of("cpu"));
+    CHECK(!hlo_target_of("TPU7x") && !hlo_target_of("tpu7x:1x1x1") && !hlo_target_of("fake chip"));
+    CHECK(hlo_target_of("cpu") && !hlo_target_of("cpu")->least_lines);
 }
 
 // A call that frees something may fail unnoticed; a call that only makes an estimate may leave it out.

@@ -176,3 +176,45 @@ TEST(sizes_that_vary_take_few_programs) {
     if (!CHECK(zl_counter("compiles") - compiles <= 8))
         test_note("%lld programs", (long long)(zl_counter("compiles") - compiles));
 }
+
+// An update of all elements but the first: both arrays have the bound of the same step.
+TEST(updates_of_sizes_that_vary_are_in_their_place) {
+    enum { MOST = 70 };
+    static const int sizes[] = {33, 34, 35, 41, 64, 2, MOST};
+    static float data[MOST];
+    REQUIRE(zl_use_device("pjrt"));
+    for (int i = 0; i < MOST; i++)
+        data[i] = (float)(i + 1);
+    for (size_t k = 0; k < COUNT(sizes); k++)
+        ZL_SCOPE {
+            int n = sizes[k];
+            zl_array x = zl_from_f32(data, ZL_SHAPE(n)), u = zl_negative(zl_from_f32(data, ZL_SHAPE(n - 1)));
+            zl_array y = zl_slice_update(x, u, ZL_SHAPE(1), ZL_SHAPE(n), ZL_SHAPE(1));
+            zl_array z = zl_dynamic_slice_update(x, u, zl_from_i32((int32_t[]){1}, ZL_SHAPE(1)), ZL_AXES(0));
+            REQUIRE(zl_eval_all(2, (zl_array[]){y, z}));
+            for (int i = 0; i < n; i++) {
+                CHECK_EQ_F64(zl_data_f32(y)[i], i ? -i : 1);
+                CHECK_EQ_F64(zl_data_f32(z)[i], i ? -i : 1);
+            }
+        }
+}
+
+// Negative targets count from the last class, of which there are more each time.
+TEST(targets_count_from_the_end_of_classes_that_vary) {
+    enum { MOST = 38 };
+    static float data[MOST];
+    static const int32_t target[] = {-1};
+    REQUIRE(zl_use_device("pjrt"));
+    for (int i = 0; i < MOST; i++)
+        data[i] = (float)(i % 5);
+    for (int n = 33; n < MOST; n++)
+        ZL_SCOPE {
+            double sum = 0;
+            zl_array y =
+                zl_fast_cross_entropy(zl_from_f32(data, ZL_SHAPE(1, n)), zl_from_i32(target, ZL_SHAPE(1)));
+            for (int i = 0; i < n; i++)
+                sum += exp(data[i]);
+            REQUIRE(zl_eval(y));
+            CHECK_NEAR(zl_data_f32(y)[0], log(sum) - data[n - 1], 1e-5);
+        }
+}

@@ -94,9 +94,12 @@ bool hlo_can(const struct call *c);
 struct hlo_target {
     // a product with a single row or column is slower than one padded with zeros to this size; 0: it is not
     int least_lines;
+    // an update that is computed from the array it is written to may read elements that it has already
+    // overwritten (openxla/xla#49176)
+    bool overwrites_early;
 };
-// Returns what is known of a TPU by its name ("TPU v6 lite") or topology ("v6e:1x1"), or NULL if that is
-// nothing.
+// Returns what is known of a TPU by its name ("TPU v6 lite") or topology ("v6e:1x1"), or of XLA's compiler
+// for CPUs by "cpu", or NULL if that is nothing.
 const struct hlo_target *hlo_target_of(const char *chip);
 // Renders the calls that `skip` does not mark; NULL: all of them. Their inputs have values. An argument can
 // be donated if it may be now, or could be in `before`, which may be NULL. A target of NULL is not known.
@@ -179,6 +182,9 @@ struct hlo_writer {
 };
 // Returns the writer of a module.
 struct hlo_writer *hlo_writer(struct hlo_module *m);
+// Returns whether the value of y is computed from that of x, or may be, by the calls of the segment up to the
+// one that is being rendered (hlo_module.c).
+bool hlo_depends(struct hlo_module *m, zl_array y, zl_array x);
 // Returns the axes of an array whose sizes vary from run to run, by bit (hlo_module.c).
 uint64_t hlo_varies(struct hlo_module *m, zl_array x);
 

@@ -174,6 +174,8 @@ struct hlo_tensor hlo_slice(struct hlo_module *m, struct hlo_tensor x, const int
     for (int i = 0; i < x.ndim; i++) {
         y.dim[i] = (stop[i] - start[i] + step[i] - 1) / step[i];
         is_all &= y.dim[i] == x.dim[i];
+        if (x.real[i] && y.dim[i] != x.dim[i])
+            hlo_refuse(m, "a part of an axis of which the size varies");
     }
     if (is_all)
         return x;

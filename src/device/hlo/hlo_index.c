@@ -186,6 +186,17 @@ static struct places places_of(const struct call *c, struct hlo_tensor x) {
     return p;
 }
 
+// Returns x with the elements from start[i] on, along each axis i, replaced by u, the value of the call's
+// second input. Where the compiler needs it, x is copied by choosing elements, instead of being overwritten.
+static struct hlo_tensor put(struct hlo_module *m, const struct call *c, struct hlo_tensor x,
+                             struct hlo_tensor u, const struct hlo_tensor *start) {
+    if (!hlo_writer(m)->target.overwrites_early || !hlo_depends(m, c->in[1], c->in[0]))
+        return hlo_update_at(m, x, u, start);
+    struct hlo_tensor is_new = hlo_update_at(m, hlo_same(m, ZL_BOOL, 0, x.ndim, x.dim),
+                                             hlo_same(m, ZL_BOOL, 1, u.ndim, u.dim), start);
+    return hlo_choose(m, is_new, hlo_update_at(m, hlo_same(m, x.dtype, 0, x.ndim, x.dim), u, start), x);
+}
+
 // Updates a slice: takes the span of the slice out, changes its elements, and puts the span back. Its start
 // is an argument of the program.
 bool hlo_slice_update(struct hlo_module *m, const struct call *c, const struct hlo_tensor *in,
@@ -211,7 +222,7 @@ bool hlo_slice_update(struct hlo_module *m, const struct call *c, const struct h
         u = hlo_binary(m, op_update_row(how), old, u);
     if (p.has_gaps)
         u = hlo_choose(m, here, u, old);
-    out[0] = hlo_update_at(m, x, u, start);
+    out[0] = put(m, c, x, u, start);
     return true;
 }
 
@@ -242,6 +253,6 @@ bool hlo_dynamic_slice_update(struct hlo_module *m, const struct call *c, const 
     struct hlo_tensor x = in[0], start[HLO_AXES];
     int64_t list[] = {c->args};
     add_starts(m, x, hlo_reshape(m, in[2], 1, list), c->args, call_args(c), start);
-    out[0] = hlo_update_at(m, x, in[1], start);
+    out[0] = put(m, c, x, in[1], start);
     return true;
 }

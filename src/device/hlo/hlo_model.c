@@ -25,11 +25,13 @@ static struct hlo_tensor exponentials(struct hlo_module *m, struct hlo_tensor x,
 static struct hlo_tensor causal(struct hlo_module *m, const struct hlo_tensor *scores) {
     const int64_t *dim = scores->dim + 2;
     struct hlo_tensor query = hlo_iota(m, ZL_INT32, 2, dim, 0), key = hlo_iota(m, ZL_INT32, 2, dim, 1);
-    struct hlo_tensor keys = hlo_number(m, ZL_INT32, (double)dim[1]);
-    if (scores->real[3])
-        keys.name = scores->real[3] - 1;
-    keys = hlo_binary(m, TILE_SUB, keys, hlo_number(m, ZL_INT32, (double)dim[0]));
-    query = hlo_binary(m, TILE_ADD, query, keys);
+    struct hlo_tensor count[2];
+    for (int i = 0; i < 2; i++) {
+        count[i] = hlo_number(m, ZL_INT32, (double)dim[i]);
+        if (scores->real[2 + i])
+            count[i].name = scores->real[2 + i] - 1;
+    }
+    query = hlo_binary(m, TILE_ADD, query, hlo_binary(m, TILE_SUB, count[1], count[0]));
     return hlo_binary(m, TILE_LE, key, query);
 }
 
@@ -135,6 +137,8 @@ bool hlo_cross_entropy(struct hlo_module *m, const struct call *c, const struct 
     zl_dtype wide = (zl_dtype)y->dtype;
     int last = in[0].ndim - 1;
     int64_t column[HLO_RANK], classes = in[0].dim[last];
+    if (in[0].real[last]) // targets count from the end of the classes
+        return hlo_refuse(m, "cross entropy of a number of classes that varies");
     struct hlo_tensor x = hlo_cast(m, in[0], wide), largest, e = exponentials(m, x, &largest);
     struct hlo_tensor rest = hlo_unary(m, TILE_LOG, reduce_last(m, TILE_ADD, e)),
                       zero = hlo_number(m, wide, 0);

@@ -112,6 +112,32 @@ static zl_array shown_by(zl_array x) {
     return x;
 }
 
+// Returns whether both arrays exist, in one storage.
+static bool lie_together(zl_array a, zl_array b) {
+    return a->storage && a->storage == b->storage;
+}
+
+bool hlo_depends(struct hlo_module *m, zl_array y, zl_array x) {
+    zl_array from = shown_by(x);
+    struct map made = {0};                  // arrays that are computed from x
+    bool ok = m->call >= 0, depends = true; // of the inputs of a composition, nothing is known
+    ok = ok && map_set(&made, &from, sizeof from, from);
+    for (int i = 0; i < m->call && ok; i++) {
+        const struct call *c = m->segment->call[i];
+        bool reads = false;
+        for (int k = 0; k < c->inputs; k++)
+            reads |= map_get(&made, &c->in[k], sizeof c->in[k]) || lie_together(c->in[k], from);
+        for (int k = 0; reads && k < c->outputs && ok; k++) {
+            zl_array out = call_output(c, k);
+            ok = map_set(&made, &out, sizeof out, out);
+        }
+    }
+    if (ok)
+        depends = map_get(&made, &y, sizeof y) || lie_together(y, from);
+    map_free(&made);
+    return depends;
+}
+
 // Predicts the form in which device_form will find the base of x. The unit will make it, or the CPU, and then
 // it is uploaded in the form of x. Returns false unless it is dense and row-major.
 static bool foresee_form(const struct hlo_module *m, zl_array x, zl_dtype *dtype, int *ndim, int64_t *dim) {

@@ -14,7 +14,10 @@ static zl_dtype wide_of(zl_dtype dtype) {
 static const struct {
     const char *part; // of the chip's name ("TPU v5 lite", "TPU v5") or topology ("v5e:2x2", "v5p:2x2x1")
     struct hlo_target target;
-} targets[] = {{"v4", {.least_lines = 8}}, {"v5", {.least_lines = 8}}, {"v6", {.least_lines = 8}}};
+} targets[] = {{"v4", {.least_lines = 8}},
+               {"v5", {.least_lines = 8}},
+               {"v6", {.least_lines = 8}},
+               {"cpu", {.overwrites_early = true}}};
 
 const struct hlo_target *hlo_target_of(const char *chip) {
     for (size_t i = 0; i < COUNT(targets); i++)

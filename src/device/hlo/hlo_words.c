@@ -98,7 +98,8 @@ struct hlo_tensor hlo_slice_at(struct hlo_module *m, struct hlo_tensor x, const 
 struct hlo_tensor hlo_update_at(struct hlo_module *m, struct hlo_tensor x, struct hlo_tensor u,
                                 const struct hlo_tensor *start) {
     struct hlo_tensor y = x;
-    if (shape_equal(x.ndim, x.dim, u.ndim, u.dim))
+    bool is_bounded = hlo_is_bounded(&x) || hlo_is_bounded(&u); // then equal bounds are no equal sizes
+    if (!is_bounded && shape_equal(x.ndim, x.dim, u.ndim, u.dim))
         return u;
     y.name = hlo_writer(m)->names++;
     hlo_add(m, "%v = stablehlo.dynamic_update_slice %v, %v", &y, &x, &u);

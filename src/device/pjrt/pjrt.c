@@ -71,21 +71,18 @@ static bool is_host(int unit) {
     return !strcmp(pjrt_platform(), "cpu");
 }
 
-// Returns whether the plugin takes the call's dtypes. TPUs only emulate f64.
-static bool has_dtypes(const struct call *c) {
-    bool has = !pjrt_is_tpu();
-    for (int k = 0; k < c->outputs && !has; k++)
-        if (call_output(c, k)->dtype == ZL_FLOAT64)
-            return false;
-    for (int k = 0; k < c->inputs && !has; k++)
-        if (c->in[k]->dtype == ZL_FLOAT64 && !array_is(c->in[k], ARRAY_WEAK))
-            return false;
-    return true;
+bool pjrt_has_doubles(const struct call *c) {
+    bool has = false;
+    for (int k = 0; k < c->outputs; k++)
+        has |= call_output(c, k)->dtype == ZL_FLOAT64;
+    for (int k = 0; k < c->inputs; k++)
+        has |= c->in[k]->dtype == ZL_FLOAT64 && !array_is(c->in[k], ARRAY_WEAK);
+    return has;
 }
 
 static bool can(int unit, const struct call *c) {
     (void)unit;
-    return has_dtypes(c) && hlo_can(c);
+    return !(pjrt_is_tpu() && pjrt_has_doubles(c)) && hlo_can(c);
 }
 
 const struct device device_pjrt = {

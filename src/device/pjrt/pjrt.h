@@ -60,6 +60,9 @@ struct pjrt_device *pjrt_device(int unit);
 const char *pjrt_platform(void);
 // Returns whether the units are TPUs.
 bool pjrt_is_tpu(void);
+// Returns whether a call reads or makes float64, which TPUs only emulate; numbers without a dtype of their
+// own do not count.
+bool pjrt_has_doubles(const struct call *c);
 // Returns the kind of a unit, such as "TPU v6 lite".
 const char *pjrt_model(int unit);
 // Returns a text with the plugin's path and versions.

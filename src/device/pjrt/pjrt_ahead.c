@@ -108,18 +108,11 @@ static void free_list(struct list *l) {
     memory_free(l->open);
 }
 
-static bool has_doubles(const struct call *c) {
-    bool has = false;
-    for (int k = 0; k < c->outputs; k++)
-        has |= call_output(c, k)->dtype == ZL_FLOAT64;
-    return has;
-}
-
 // Returns whether all calls run on a TPU. The error names one that does not.
 static bool check_calls(const struct list *l) {
     for (int i = 0; i < l->calls; i++) {
         const struct call *c = l->call[i];
-        if (has_doubles(c))
+        if (pjrt_has_doubles(c))
             return error_false(ZL_ERROR_DEVICE,
                                "zl_ahead_compile: %s of float64 runs on the CPU: TPUs only emulate it",
                                c->op->name);

@@ -1,8 +1,9 @@
 // pjrt_code.c - compiled programs: each text is compiled once, and kept in memory, even after the plans that
 // use it, and on disk for other processes.
 //
-// An executable is stored on disk as the plugin serializes it, under a hash of its text, the options, the
-// plugin and the chip. With a plugin that cannot serialize, every process compiles.
+// An executable is stored on disk as the plugin serializes it, under a hash of its text, the options (also
+// those of the environment), the plugin and the chip. With a plugin that cannot serialize, every process
+// compiles.
 
 #include "device/tile_runtime/group_kernel.h"
 #include "device/pjrt/pjrt.h"
@@ -81,10 +82,12 @@ static bool add_serialized(struct pjrt_executable *executable, struct text *out)
     return write_ok && end_ok && !out->failed;
 }
 
-// Compiles and serializes. The executable stays in *context, even if the plugin cannot serialize it.
+// Compiles and serializes. The executable stays in *context, even if the plugin cannot serialize it, and is
+// not made again where its bytes could not be written.
 static bool compile_and_serialize(const struct text *source, struct text *out, void *context) {
     struct pjrt_executable **made = context;
-    *made = compile(source->data, source->len);
+    if (!*made)
+        *made = compile(source->data, source->len);
     return *made && add_serialized(*made, out);
 }
 
@@ -123,10 +126,20 @@ static bool add_cpu(struct text *out) {
     return true;
 }
 
+// Appends the variables by which users give options to XLA's compilers.
+static void add_flags(struct text *out) {
+    static const char *const names[] = {"XLA_FLAGS", "LIBTPU_INIT_ARGS"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        const char *value = getenv(names[i]);
+        text_add(out, "%s=%s, ", names[i], value ? value : "");
+    }
+}
+
 static bool add_identity(struct text *out) {
     size_t size;
     const char *how = options_bytes(&size);
     text_add(out, "pjrt 1, %s, %s, ", pjrt_detail(), pjrt_model(0));
+    add_flags(out);
     for (size_t i = 0; i < size; i++)
         text_add(out, "%02x", (unsigned char)how[i]);
     return add_plugin(out) && (!is_cpu() || add_cpu(out)) && !out->failed;

@@ -79,7 +79,9 @@ void pjrt_drop(struct program *p) {
 }
 
 static const struct hlo_target *target_of(int unit) {
-    return pjrt_is_tpu() ? hlo_target_of(pjrt_model(unit)) : NULL;
+    return pjrt_is_tpu()                     ? hlo_target_of(pjrt_model(unit))
+           : !strcmp(pjrt_platform(), "cpu") ? hlo_target_of("cpu")
+                                             : NULL;
 }
 
 // Begins to compile a program that has not run yet. If its text turns out different when it runs, that text
