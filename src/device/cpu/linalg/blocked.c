@@ -51,7 +51,7 @@ static struct block block_at(const struct factor *f, char *a, int lead, int row,
     return (struct block){at(f, a, lead, row, col), 1, lead};
 }
 
-static struct block turned(struct block b) {
+static struct block transposed(struct block b) {
     return (struct block){b.data, b.col, b.row};
 }
 
@@ -209,17 +209,17 @@ static void solve_right(const struct factor *f, int rows, int n, char *l, int l_
 }
 
 // Computes x = x l^-T, where x is rows x n and l lower triangular.
-static void solve_right_turned(const struct factor *f, int rows, int n, char *l, char *x, int lead) {
+static void solve_right_transposed(const struct factor *f, int rows, int n, char *l, char *x, int lead) {
     if (n <= TRIANGLE) {
         FUNCTION(trsm_fn, trsm, f, FACTOR_TRSM);
         trsm("R", "L", "T", "N", &rows, &n, one_of(f), l, &lead, x, &lead, 1, 1, 1, 1);
         return;
     }
     int n1 = half_of(n, TRIANGLE), n2 = n - n1;
-    solve_right_turned(f, rows, n1, l, x, lead);
-    subtract(f, rows, n2, n1, block_at(f, x, lead, 0, 0), turned(block_at(f, l, lead, n1, 0)),
+    solve_right_transposed(f, rows, n1, l, x, lead);
+    subtract(f, rows, n2, n1, block_at(f, x, lead, 0, 0), transposed(block_at(f, l, lead, n1, 0)),
              block_at(f, x, lead, 0, n1));
-    solve_right_turned(f, rows, n2, at(f, l, lead, n1, n1), at(f, x, lead, 0, n1), lead);
+    solve_right_transposed(f, rows, n2, at(f, l, lead, n1, n1), at(f, x, lead, 0, n1), lead);
 }
 
 // Cholesky --------------------------------------------------------------------------------------------------
@@ -233,8 +233,8 @@ struct pillar {
 
 static void solve_pillar(const void *context, int64_t from, int64_t to) {
     const struct pillar *p = context;
-    solve_right_turned(p->f, (int)(to - from), p->n1, p->a, at(p->f, p->a, p->lead, p->n1 + (int)from, 0),
-                       p->lead);
+    solve_right_transposed(p->f, (int)(to - from), p->n1, p->a, at(p->f, p->a, p->lead, p->n1 + (int)from, 0),
+                           p->lead);
 }
 
 // Updates strips of the remaining columns, from the diagonal down.
@@ -243,7 +243,8 @@ static void apply_pillar(const void *context, int64_t from, int64_t to) {
     for (; from < to; from++) {
         int col = p->n1 + (int)from * STRIP, cols = MIN_OF(STRIP, p->n - col);
         struct block left = block_at(p->f, p->a, p->lead, col, 0);
-        subtract(p->f, p->n - col, cols, p->n1, left, turned(left), block_at(p->f, p->a, p->lead, col, col));
+        subtract(p->f, p->n - col, cols, p->n1, left, transposed(left),
+                 block_at(p->f, p->a, p->lead, col, col));
     }
 }
 
@@ -292,12 +293,12 @@ int cpu_blocked_lu(const struct factor *f, int m, int n, char *a, int lead, int 
     }
     FUNCTION(laswp_fn, laswp, f, FACTOR_LASWP);
     int n1 = half_of(least, PANEL), n2 = n - n1, next = n1 + 1;
-    char *behind = at(f, a, lead, 0, n1);
+    char *right = at(f, a, lead, 0, n1);
     info = cpu_blocked_lu(f, m, n1, a, lead, pivot);
-    laswp(&n2, behind, &lead, &one, &n1, pivot, &one);
+    laswp(&n2, right, &lead, &one, &n1, pivot, &one);
     struct panel p = {f, m, n1, lead, a};
     cpu_split(n2, grain_of((double)m * n1), apply_panel, &p);
-    int more = cpu_blocked_lu(f, m - n1, n2, at(f, behind, lead, n1, 0), lead, pivot + n1);
+    int more = cpu_blocked_lu(f, m - n1, n2, at(f, right, lead, n1, 0), lead, pivot + n1);
     for (int i = n1; i < least; i++)
         pivot[i] += n1;
     laswp(&n1, a, &lead, &next, &least, pivot, &one);

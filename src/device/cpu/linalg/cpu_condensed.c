@@ -156,8 +156,8 @@ static int svd_one(const struct factor *f, int64_t at, char *room) {
               &applied[0], 1, 1, 1);
         ormbr("P", "R", "T", &cols, &cols, &rows, room, &rows, a.c.tau_row, a.right, &cols, a.work,
               &f->work[0], &applied[1], 1, 1, 1);
-        cpu_factor_store(f, f->turned ? 2 : 0, at, a.left, rows, rows, rows);
-        cpu_factor_store(f, f->turned ? 0 : 2, at, a.right, cols, cols, cols);
+        cpu_factor_store(f, f->transposed ? 2 : 0, at, a.left, rows, rows, rows);
+        cpu_factor_store(f, f->transposed ? 0 : 2, at, a.right, cols, cols, cols);
     }
     cpu_scale_back(f->dtype, a.c.d, cols, exponent);
     memcpy(cpu_factor_output(f, vectors, at), a.c.d, (size_t)cols * (size_t)f->item);
@@ -170,7 +170,7 @@ bool cpu_svd_condensed(const struct call *c) {
         return false;
     int rows = MAX_OF(f.m, f.n), cols = MIN_OF(f.m, f.n);
     // the vectors of the transposed matrix are transposed too, so no data is moved except to copy it
-    f.turned = f.m <= f.n;
+    f.transposed = f.m <= f.n;
     f.work[0] = MAX_OF(3 * cols * cols + 4 * cols, BLOCK * rows + BESIDE);
     f.work[1] = 8 * cols;
     f.one = svd_one;

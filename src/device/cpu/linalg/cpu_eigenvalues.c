@@ -68,8 +68,8 @@ static int values_one(const struct factor *f, int64_t at, char *matrix) {
     *(void **)&gebal = f->function[0];
     int n = f->n, low = 1, high = n, info = 0;
     int64_t item = f->item;
-    char *behind = matrix + cpu_factor_aligned((size_t)n * (size_t)n * (size_t)item);
-    const struct areas a = {behind, behind + list_bytes(f), behind + 2 * list_bytes(f)};
+    char *rest = matrix + cpu_factor_aligned((size_t)n * (size_t)n * (size_t)item);
+    const struct areas a = {rest, rest + list_bytes(f), rest + 2 * list_bytes(f)};
     int exponent = cpu_normalize(f->dtype, matrix, (int64_t)n * n);
     gebal("B", &n, matrix, &n, &low, &high, a.room, &info, 1);
     if (info)

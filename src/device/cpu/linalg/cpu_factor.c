@@ -35,7 +35,7 @@ static bool failed(const struct factor *f, const char *what, int info) {
 static int cholesky_one(const struct factor *f, int64_t at, char *room) {
     int info = cpu_blocked_cholesky(f, f->n, room, f->n);
     cpu_factor_store(f, 0, at, room, f->n, f->n, f->n);
-    clear_other_triangle(f, cpu_factor_output(f, 0, at), f->turned);
+    clear_other_triangle(f, cpu_factor_output(f, 0, at), f->transposed);
     return info;
 }
 
@@ -44,7 +44,7 @@ bool cpu_cholesky(const struct call *c) {
     int info;
     if (!cpu_factor_open(&f, c, FACTOR_BLOCKED))
         return false;
-    f.turned = call_args(c)[0];
+    f.transposed = call_args(c)[0];
     f.one = cholesky_one;
     return cpu_factor_run(&f, &info) && (!info || failed(&f, "is not positive definite", info));
 }
@@ -84,7 +84,7 @@ bool cpu_inverse(const struct call *c) {
     int info;
     if (!cpu_factor_open(&f, c, FACTOR_BLOCKED))
         return false;
-    f.turned = true;
+    f.transposed = true;
     f.one = triangular ? invert_triangle : invert_square;
     f.room += beside_bytes(&f) + (triangular ? 0 : matrix_bytes(&f) + (size_t)f.n * sizeof(int));
     return cpu_factor_run(&f, &info) && (!info || failed(&f, "is singular", info));

@@ -73,12 +73,12 @@ static bool is_finite(const struct factor *f, const char *room) {
 
 // Copies a matrix to room so that its columns, or if it is transposed its rows, are contiguous.
 static void copy_in(const struct factor *f, char *room, const char *from) {
-    int64_t dim[] = {f->m, f->n}, stride[] = {f->row, f->col}, turned_dim[] = {f->n, f->m};
-    int64_t turned_stride[] = {f->col, f->row};
-    if (f->turned)
+    int64_t dim[] = {f->m, f->n}, stride[] = {f->row, f->col}, transposed_dim[] = {f->n, f->m};
+    int64_t transposed_stride[] = {f->col, f->row};
+    if (f->transposed)
         cpu_copy((size_t)f->item, 2, dim, room, (int64_t[]){f->n, 1}, from, stride);
     else
-        cpu_copy((size_t)f->item, 2, turned_dim, room, (int64_t[]){f->m, 1}, from, turned_stride);
+        cpu_copy((size_t)f->item, 2, transposed_dim, room, (int64_t[]){f->m, 1}, from, transposed_stride);
 }
 
 enum { KEPT = 1 << 23 }; // bytes of work areas that a thread keeps
@@ -126,7 +126,7 @@ char *cpu_factor_output(const struct factor *f, int k, int64_t at) {
 void cpu_factor_store(const struct factor *f, int k, int64_t at, const char *from, int64_t rows, int64_t cols,
                       int64_t column) {
     cpu_copy((size_t)f->item, 2, (int64_t[]){rows, cols}, cpu_factor_output(f, k, at), (int64_t[]){cols, 1},
-             from, f->turned ? (int64_t[]){column, 1} : (int64_t[]){1, column});
+             from, f->transposed ? (int64_t[]){column, 1} : (int64_t[]){1, column});
 }
 
 int cpu_factor_work(const struct factor *f, const void *answer) {

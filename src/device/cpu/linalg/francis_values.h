@@ -86,7 +86,7 @@ GEMM_FUSED static void FRANCIS(reflect_columns)(const struct FRANCIS(window) * w
 }
 
 // Transposes a 4 x 4 square.
-static inline void FRANCIS(turn)(FRANCIS(quad) *x) {
+static inline void FRANCIS(transpose)(FRANCIS(quad) *x) {
     FRANCIS(quad)
     a = __builtin_shufflevector(x[0], x[2], 0, 4, 1, 5),
     b = __builtin_shufflevector(x[0], x[2], 2, 6, 3, 7);
@@ -124,7 +124,7 @@ GEMM_FUSED static void FRANCIS(catch_up)(const struct FRANCIS(window) * w, int64
 #pragma GCC unroll 4
             for (int k = 0; k < 4; k++)
                 x[g][k] = *(const FRANCIS(quad) *)(const void *)(h + (4 * g + k) * n + i + 2);
-            FRANCIS(turn)(x[g]);
+            FRANCIS(transpose)(x[g]);
         }
 #pragma GCC unroll 4
         for (int k = 0; k < 4; k++) {
@@ -139,7 +139,7 @@ GEMM_FUSED static void FRANCIS(catch_up)(const struct FRANCIS(window) * w, int64
         }
 #pragma GCC unroll 4
         for (int g = 0; g < GROUPS; g++) {
-            FRANCIS(turn)(x[g]);
+            FRANCIS(transpose)(x[g]);
 #pragma GCC unroll 4
             for (int k = 0; k < 4; k++)
                 *(FRANCIS(quad) *)(void *)(h + (4 * g + k) * n + i) = x[g][k];

@@ -22,7 +22,7 @@ struct factor {
     int m, n;              // rows and columns
     int64_t row, col;      // strides of the input, in elements
     struct layout batch;   // operand: the input
-    bool turned;           // the transposed matrix is factorised, because the input is row-major
+    bool transposed;       // the transposed matrix is factorised, because the input is row-major
     void *function[5];     // of LAPACK, in the order of the names that were looked up
     int work[3];           // elements of LAPACK's work areas
     int64_t threaded;      // operations above which LAPACK may use threads of its own; 0: never
