@@ -112,7 +112,7 @@ struct corner {
     const struct factor *f;
     bool upper;
     int64_t m, k;
-    struct block left, right, corner, room;
+    struct block left, right, corner, workspace;
 };
 
 static struct block moved(const struct factor *f, struct block b, int64_t row, int64_t col) {
@@ -125,7 +125,7 @@ static void right_strips(const void *context, int64_t from, int64_t to) {
     for (; from < to; from++) {
         int64_t col = from * STRIP, n = MIN_OF(STRIP, c->k - col), first = c->upper ? 0 : col;
         int64_t last = c->upper ? col + n : c->k;
-        struct block out = moved(c->f, c->room, 0, col);
+        struct block out = moved(c->f, c->workspace, 0, col);
         multiply(c->f, c->m, n, last - first, moved(c->f, c->corner, 0, first),
                  moved(c->f, c->right, first, col), out, false);
         negate(c->f, out.data, out.data, c->m * n);
@@ -138,7 +138,7 @@ static void left_strips(const void *context, int64_t from, int64_t to) {
         int64_t row = from * STRIP, m = MIN_OF(STRIP, c->m - row), first = c->upper ? row : 0;
         int64_t last = c->upper ? c->m : row + m;
         multiply(c->f, m, c->k, last - first, moved(c->f, c->left, row, first),
-                 moved(c->f, c->room, first, 0), moved(c->f, c->corner, row, 0), false);
+                 moved(c->f, c->workspace, first, 0), moved(c->f, c->corner, row, 0), false);
     }
 }
 
@@ -149,7 +149,7 @@ static void invert_corner(const struct corner *c) {
               left_strips, c);
 }
 
-int cpu_invert_triangle(const struct factor *f, bool upper, int n, char *a, int lead, char *room) {
+int cpu_invert_triangle(const struct factor *f, bool upper, int n, char *a, int lead, char *workspace) {
     int info = 0;
     if (n <= TRIANGLE) {
         FUNCTION(trtri_fn, trtri, f, FACTOR_TRTRI);
@@ -157,8 +157,8 @@ int cpu_invert_triangle(const struct factor *f, bool upper, int n, char *a, int 
         return info;
     }
     int n1 = half_of(n, TRIANGLE), n2 = n - n1, m = upper ? n1 : n2;
-    info = cpu_invert_triangle(f, upper, n1, a, lead, room);
-    if (!info && (info = cpu_invert_triangle(f, upper, n2, at(f, a, lead, n1, n1), lead, room)))
+    info = cpu_invert_triangle(f, upper, n1, a, lead, workspace);
+    if (!info && (info = cpu_invert_triangle(f, upper, n2, at(f, a, lead, n1, n1), lead, workspace)))
         info += n1;
     struct block first = {a, 1, lead}, second = block_at(f, a, lead, n1, n1);
     struct corner c = {.f = f,
@@ -168,7 +168,7 @@ int cpu_invert_triangle(const struct factor *f, bool upper, int n, char *a, int 
                        .left = upper ? first : second,
                        .right = upper ? second : first,
                        .corner = upper ? block_at(f, a, lead, 0, n1) : block_at(f, a, lead, n1, 0),
-                       .room = {room, 1, m}};
+                       .workspace = {workspace, 1, m}};
     if (!info)
         invert_corner(&c);
     return info;
@@ -327,28 +327,28 @@ static void copy_upper(const struct factor *f, char *a, char *x) {
     }
 }
 
-static void swap_columns(const struct factor *f, char *x, const int *pivot, char *room) {
+static void swap_columns(const struct factor *f, char *x, const int *pivot, char *workspace) {
     size_t bytes = (size_t)f->n * (size_t)f->item;
     for (int i = f->n - 1; i >= 0; i--) {
         char *first = at(f, x, f->n, 0, i), *second = at(f, x, f->n, 0, pivot[i] - 1);
         if (first == second)
             continue;
-        memcpy(room, first, bytes);
+        memcpy(workspace, first, bytes);
         memcpy(first, second, bytes);
-        memcpy(second, room, bytes);
+        memcpy(second, workspace, bytes);
     }
 }
 
 // a = p l u, so its inverse is u^-1 l^-1 p^-1.
-int cpu_blocked_inverse(const struct factor *f, char *a, char *x, char *room, int *pivot) {
+int cpu_blocked_inverse(const struct factor *f, char *a, char *x, char *workspace, int *pivot) {
     int info = cpu_blocked_lu(f, f->n, f->n, a, f->n, pivot);
     if (info)
         return info;
     copy_upper(f, a, x);
-    if ((info = cpu_invert_triangle(f, true, f->n, x, f->n, room)))
+    if ((info = cpu_invert_triangle(f, true, f->n, x, f->n, workspace)))
         return info;
     struct rows_of r = {f, a, x};
     cpu_split(f->n, MAX_OF(TRIANGLE, grain_of((double)f->n * f->n / 2)), solve_rows, &r);
-    swap_columns(f, x, pivot, room);
+    swap_columns(f, x, pivot, workspace);
     return 0;
 }

@@ -287,11 +287,11 @@ static void FRANCIS(start)(struct FRANCIS(window) *w, const double *re, const do
     }
 }
 
-// Computes all eigenvalues. Destroys h; room: n reflections. Returns how many were not found: those are the
+// Computes all eigenvalues. Destroys h; work: n reflections. Returns how many were not found: those are the
 // first ones.
 static int64_t FRANCIS(eigenvalues)(int64_t n, FRANCIS_TYPE *h, FRANCIS_TYPE *re, FRANCIS_TYPE *im,
-                                    struct FRANCIS(reflection) *room) {
-    struct FRANCIS(window) w = {.h = h, .n = n, .high = n - 1, .reflection = room};
+                                    struct FRANCIS(reflection) *work) {
+    struct FRANCIS(window) w = {.h = h, .n = n, .high = n - 1, .reflection = work};
     const int64_t most = 30 * (n > 10 ? n : 10);
     int64_t all = 0;
     for (int steps = 0; w.high >= 0; steps++, all++) {
