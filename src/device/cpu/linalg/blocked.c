@@ -225,21 +225,21 @@ static void solve_right_transposed(const struct factor *f, int rows, int n, char
 // Cholesky --------------------------------------------------------------------------------------------------
 
 // The factored first n1 columns, by which the remaining n - n1 are updated.
-struct pillar {
+struct cholesky_panel {
     const struct factor *f;
     int n, n1, lead;
     char *a;
 };
 
-static void solve_pillar(const void *context, int64_t from, int64_t to) {
-    const struct pillar *p = context;
+static void solve_cholesky_panel(const void *context, int64_t from, int64_t to) {
+    const struct cholesky_panel *p = context;
     solve_right_transposed(p->f, (int)(to - from), p->n1, p->a, at(p->f, p->a, p->lead, p->n1 + (int)from, 0),
                            p->lead);
 }
 
 // Updates strips of the remaining columns, from the diagonal down.
-static void apply_pillar(const void *context, int64_t from, int64_t to) {
-    const struct pillar *p = context;
+static void update_after_panel(const void *context, int64_t from, int64_t to) {
+    const struct cholesky_panel *p = context;
     for (; from < to; from++) {
         int col = p->n1 + (int)from * STRIP, cols = MIN_OF(STRIP, p->n - col);
         struct block left = block_at(p->f, p->a, p->lead, col, 0);
@@ -255,12 +255,12 @@ int cpu_blocked_cholesky(const struct factor *f, int n, char *a, int lead) {
         potrf("L", &n, a, &lead, &info, 1);
         return info;
     }
-    struct pillar p = {f, n, half_of(n, TRIANGLE), lead, a};
+    struct cholesky_panel p = {f, n, half_of(n, TRIANGLE), lead, a};
     int n2 = n - p.n1;
     if ((info = cpu_blocked_cholesky(f, p.n1, a, lead)))
         return info;
-    cpu_split(n2, MAX_OF(TRIANGLE, grain_of((double)p.n1 * p.n1 / 2)), solve_pillar, &p);
-    cpu_split((n2 + STRIP - 1) / STRIP, grain_of((double)STRIP * p.n1 * n2 / 2), apply_pillar, &p);
+    cpu_split(n2, MAX_OF(TRIANGLE, grain_of((double)p.n1 * p.n1 / 2)), solve_cholesky_panel, &p);
+    cpu_split((n2 + STRIP - 1) / STRIP, grain_of((double)STRIP * p.n1 * n2 / 2), update_after_panel, &p);
     info = cpu_blocked_cholesky(f, n2, at(f, a, lead, p.n1, p.n1), lead);
     return info ? info + p.n1 : 0;
 }
