@@ -69,13 +69,13 @@ static inline int64_t place(const struct convolution *v, int i, int64_t o, int64
 }
 
 // The position of a row of the output: its batch element, and its index along each axis.
-struct spot {
+struct position {
     int64_t batch, at[CONV_AXES];
 };
 
 // Returns the position of a row of the output.
-static inline struct spot spot_of(const struct convolution *v, int64_t row) {
-    struct spot s;
+static inline struct position position_of(const struct convolution *v, int64_t row) {
+    struct position s;
     for (int i = CONV_AXES - 1; i >= 0; row /= v->out[i], i--)
         s.at[i] = row % v->out[i];
     s.batch = row;
@@ -83,7 +83,7 @@ static inline struct spot spot_of(const struct convolution *v, int64_t row) {
 }
 
 // Moves to the next row.
-static inline void conv_next_spot(const struct convolution *v, struct spot *s) {
+static inline void conv_next_position(const struct convolution *v, struct position *s) {
     for (int i = CONV_AXES - 1; i >= 0; i--) {
         if (++s->at[i] < v->out[i])
             return;
@@ -122,7 +122,7 @@ struct conv_window {
     int64_t group, batch, first, second, lines; // position along two axes of the output; number of lines
     // bytes per element; positions per line; bytes from one position, one line and one index of the first
     // axis to the next
-    int64_t item, width, spot, line, plane;
+    int64_t item, width, position, line, plane;
     row_fn *widen;                              // converts elements of x; NULL: they are copied
     char *x;
     int64_t filled; // the number of the window in x; -1: none
@@ -135,13 +135,14 @@ bool    conv_has_windows(const struct convolution *v);
 int64_t conv_window_parts(struct convolution *v, int64_t item, int64_t panels);
 // Opens w as a window of elements of a dtype, in this thread's scratch memory. So many positions can be read
 // after the last line. Returns false, with an error, if memory runs out.
-bool    conv_window_open(struct conv_window *w, const struct convolution *v, int64_t spots, zl_dtype dtype);
+bool    conv_window_open(struct conv_window *w, const struct convolution *v, int64_t positions,
+                         zl_dtype dtype);
 // Fills the window of a part, unless it is filled already, and sets the part's panels: *first to *end - 1.
 void    conv_window_fill(struct conv_window *w, int64_t part, int64_t panels, int64_t *first, int64_t *end);
 // Returns the row of the output at a position along the last axis, in one of the window's lines.
-static inline int64_t conv_window_row(const struct conv_window *w, int64_t line, int64_t spot) {
+static inline int64_t conv_window_row(const struct conv_window *w, int64_t line, int64_t position) {
     const struct convolution *v = w->v;
-    return ((w->batch * v->out[0] + w->first) * v->out[1] + w->second + line) * v->out[2] + spot;
+    return ((w->batch * v->out[0] + w->first) * v->out[1] + w->second + line) * v->out[2] + position;
 }
 
 // conv_amx.c: for bf16, on CPUs with AMX.
@@ -158,11 +159,11 @@ void    conv_tiles(const void *convolution, int64_t from, int64_t to);
 // conv_positions.c: for vectors of outputs, on x86_64 with AVX2.
 
 // Returns whether this algorithm is suitable.
-bool    conv_has_spots(const struct convolution *v);
+bool    conv_has_positions(const struct convolution *v);
 // Packs w for conv_positions().
-bool    conv_pack_spots(struct convolution *v, struct conv_room *room);
+bool    conv_pack_positions(struct convolution *v, struct conv_room *room);
 // Returns the number of parts, and sets the sizes of tiles.
-int64_t conv_spot_parts(struct convolution *v);
+int64_t conv_position_parts(struct convolution *v);
 // Computes parts from..to - 1.
 void    conv_positions(const void *convolution, int64_t from, int64_t to);
 

@@ -55,7 +55,7 @@ static void copy_taps(const struct convolution *v, char *to, const char *from, i
     }
 }
 
-static void copy_patch(const struct convolution *v, char *to, const char *from, const struct spot *s) {
+static void copy_patch(const struct convolution *v, char *to, const char *from, const struct position *s) {
     const struct conv_axis *a = &v->axis[2];
     int64_t bytes = v->channels * v->item, run = bytes * v->kernel[2];
     bool is_run = a->dilation == 1 && a->input_dilation == 1 && !v->flip && v->step[2] == bytes;
@@ -82,10 +82,10 @@ static bool set_patches(const struct convolution *v, struct gemm *g, int64_t row
         return true;
     }
     char *to = cpu_scratch(SCRATCH_WORK, (size_t)(g->m * g->k * v->item));
-    struct spot s = spot_of(v, row);
+    struct position s = position_of(v, row);
     g->a_row = g->k;
     g->a = to;
-    for (int64_t i = 0; to && i < g->m; i++, to += g->k * v->item, conv_next_spot(v, &s))
+    for (int64_t i = 0; to && i < g->m; i++, to += g->k * v->item, conv_next_position(v, &s))
         copy_patch(v, to, from, &s);
     return to != NULL;
 }
@@ -288,10 +288,10 @@ static bool convolve(struct convolution *v, const struct conv_kernel *w, struct 
         run(v, conv_tiles, conv_tile_parts(v));
         return true;
     }
-    if (conv_has_spots(v)) {
-        if (!conv_pack_spots(v, &room[1]))
+    if (conv_has_positions(v)) {
+        if (!conv_pack_positions(v, &room[1]))
             return false;
-        run(v, conv_positions, conv_spot_parts(v));
+        run(v, conv_positions, conv_position_parts(v));
         return true;
     }
     if (!conv_has_panels(v)) {
