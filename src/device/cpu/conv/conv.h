@@ -41,14 +41,14 @@ struct conv_kernel {
 };
 // Temporary memory of a convolution. It comes from the allocator of arrays, which keeps it for the next
 // convolution, because fresh pages cost as much as a copy.
-struct conv_room {
+struct conv_buffer {
     void *data;
     size_t bytes;
 };
-// Allocates so many bytes, which conv_close_room() frees. Returns NULL and an error if it cannot.
-void *conv_open_room(struct conv_room *room, int64_t bytes);
-// Frees the memory, if there is any. A room that was never opened must be all zeros.
-void conv_close_room(struct conv_room *room);
+// Allocates so many bytes, which conv_close_buffer() frees. Returns NULL and an error if it cannot.
+void *conv_open_buffer(struct conv_buffer *buffer, int64_t bytes);
+// Frees the memory, if there is any. A buffer that was never opened must be all zeros.
+void conv_close_buffer(struct conv_buffer *buffer);
 
 // Computes the convolution by the algorithm that suits it. Returns false, with an error, if memory runs out.
 bool conv_run(struct convolution *v, const struct conv_kernel *w);
@@ -92,10 +92,10 @@ static inline void conv_next_position(const struct convolution *v, struct positi
     s->batch++;
 }
 
-// Each of the following files computes convolutions by one algorithm. Functions that pack w allocate room,
-// which the caller closes, and return false, with an error, if memory runs out. Functions with `from` and
-// `to` compute parts, or rows, on this thread, as cpu_split() calls them, and set v->failed if memory runs
-// out.
+// Each of the following files computes convolutions by one algorithm. Functions that pack w allocate a
+// buffer, which the caller closes, and return false, with an error, if memory runs out. Functions with `from`
+// and `to` compute parts, or rows, on this thread, as cpu_split() calls them, and set v->failed if memory
+// runs out.
 
 // conv_phases.c: for a dilated x. Each phase of the output is a convolution without gaps.
 
@@ -109,7 +109,7 @@ bool conv_phases(const struct convolution *v, const struct conv_kernel *w);
 // Returns whether this algorithm is suitable, and sets v->kernels.
 bool    conv_has_panels(struct convolution *v);
 // Packs w for conv_panels().
-bool    conv_pack_kernels(struct convolution *v, struct conv_room *room);
+bool    conv_pack_kernels(struct convolution *v, struct conv_buffer *buffer);
 // Returns the number of parts, and sets the sizes of tiles.
 int64_t conv_panel_parts(struct convolution *v);
 // Computes parts from..to - 1.
@@ -150,7 +150,7 @@ static inline int64_t conv_window_row(const struct conv_window *w, int64_t line,
 // Returns whether this algorithm is suitable.
 bool    conv_has_tiles(const struct convolution *v);
 // Packs w for conv_tiles().
-bool    conv_pack_tiles(struct convolution *v, struct conv_room *room);
+bool    conv_pack_tiles(struct convolution *v, struct conv_buffer *buffer);
 // Returns the number of parts, and sets the sizes of tiles.
 int64_t conv_tile_parts(struct convolution *v);
 // Computes parts from..to - 1.
@@ -161,7 +161,7 @@ void    conv_tiles(const void *convolution, int64_t from, int64_t to);
 // Returns whether this algorithm is suitable.
 bool    conv_has_positions(const struct convolution *v);
 // Packs w for conv_positions().
-bool    conv_pack_positions(struct convolution *v, struct conv_room *room);
+bool    conv_pack_positions(struct convolution *v, struct conv_buffer *buffer);
 // Returns the number of parts, and sets the sizes of tiles.
 int64_t conv_position_parts(struct convolution *v);
 // Computes parts from..to - 1.

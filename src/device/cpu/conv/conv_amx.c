@@ -63,8 +63,8 @@ static void pack_panels(const void *context, int64_t from, int64_t to) {
     }
 }
 
-bool conv_pack_tiles(struct convolution *v, struct conv_room *room) {
-    v->packed = conv_open_room(room, v->groups * group_bytes(v) + GEMM_SLACK);
+bool conv_pack_tiles(struct convolution *v, struct conv_buffer *buffer) {
+    v->packed = conv_open_buffer(buffer, v->groups * group_bytes(v) + GEMM_SLACK);
     if (v->packed)
         cpu_split(v->groups * panels_of(v), CPU_SPLIT / (OUTPUTS * v->taps * v->channels) + 1, pack_panels,
                   v);
@@ -181,8 +181,8 @@ bool conv_has_tiles(const struct convolution *v) {
     return false;
 }
 
-bool conv_pack_tiles(struct convolution *v, struct conv_room *room) {
-    (void)v, (void)room;
+bool conv_pack_tiles(struct convolution *v, struct conv_buffer *buffer) {
+    (void)v, (void)buffer;
     return false;
 }
 

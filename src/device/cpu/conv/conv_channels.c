@@ -268,15 +268,15 @@ struct sums {
 // tap.
 static void add_taps(const struct convolution *v, const struct sums *s, int64_t o, const char *from,
                      const char *by) {
-    _Alignas(64) char room[CHANNELS * 4];
+    _Alignas(64) char widened[CHANNELS * 4];
     for (int64_t k = 0; k < v->kernel[2]; k++, by += s->next) {
         int64_t at = place(v, 2, o, k);
         if (at < 0)
             continue;
         const char *x = from + at * v->step[2];
         if (s->widen) {
-            cpu_call_row(s->widen, room, x, NULL, NULL, s->n);
-            x = room;
+            cpu_call_row(s->widen, widened, x, NULL, NULL, s->n);
+            x = widened;
         }
         (s->is_double ? add_products_f64 : add_products_f32)(s->sum, x, by, s->n);
     }

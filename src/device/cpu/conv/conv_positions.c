@@ -122,8 +122,8 @@ static void pack_panels(const void *context, int64_t from, int64_t to) {
     }
 }
 
-bool conv_pack_positions(struct convolution *v, struct conv_room *room) {
-    v->packed = conv_open_room(room, v->groups * padded_of(v) * length_of(v) * 4 + GEMM_SLACK);
+bool conv_pack_positions(struct convolution *v, struct conv_buffer *buffer) {
+    v->packed = conv_open_buffer(buffer, v->groups * padded_of(v) * length_of(v) * 4 + GEMM_SLACK);
     if (v->packed)
         cpu_split(v->groups * panels_of(v), CPU_SPLIT / (FLOATS_MOST * length_of(v)) + 1, pack_panels, v);
     return v->packed;
@@ -198,8 +198,8 @@ bool conv_has_positions(const struct convolution *v) {
     return false;
 }
 
-bool conv_pack_positions(struct convolution *v, struct conv_room *room) {
-    (void)v, (void)room;
+bool conv_pack_positions(struct convolution *v, struct conv_buffer *buffer) {
+    (void)v, (void)buffer;
     return false;
 }
 

@@ -139,8 +139,8 @@ static int64_t first_tap(const struct convolution *v, int64_t o) {
 
 static int64_t end_tap(const struct convolution *v, int64_t o) {
     const struct conv_axis *a = &v->axis[2];
-    int64_t room = v->in[2] - 1 + a->low - o * a->stride;
-    return room < 0 ? 0 : MIN_OF(room / a->dilation + 1, v->kernel[2]);
+    int64_t most = v->in[2] - 1 + a->low - o * a->stride;
+    return most < 0 ? 0 : MIN_OF(most / a->dilation + 1, v->kernel[2]);
 }
 
 // Adds a row of taps to a row of the result: neighbouring positions together for the taps that all of them
@@ -181,9 +181,9 @@ static void add_parts(const void *context, int64_t part, int64_t end) {
 // Running ---------------------------------------------------------------------------------------------------
 
 // Sets *out to array k, whose first axis is the channels and whose last is the batch: in place if the
-// channels are contiguous, else a copy in room.
+// channels are contiguous, else a copy in buffer.
 static bool bring(const struct convolution *v, const struct conv_kernel *k, struct lines *out,
-                  struct conv_room *room) {
+                  struct conv_buffer *buffer) {
     const int64_t *lies = k->stride;
     int64_t dense[CONV_AXES + 2];
     out->data = k->data;
@@ -192,7 +192,7 @@ static bool bring(const struct convolution *v, const struct conv_kernel *k, stru
         for (int i = 1; i < k->ndim; i++)
             dense[i] *= k->dim[0];
         dense[0] = 1;
-        char *to = conv_open_room(room, k->size * v->item);
+        char *to = conv_open_buffer(buffer, k->size * v->item);
         if (!(out->data = to))
             return false;
         cpu_copy((size_t)v->item, k->ndim, k->dim, to, dense, k->data, lies);
@@ -218,15 +218,15 @@ static void add_sums(const struct taps *t) {
 bool conv_taps(const struct convolution *v, const struct conv_kernel *x, const struct conv_kernel *w) {
     struct taps t = {.v = v, .bytes = v->groups * v->item, .lines = v->channels * v->kernel[1]};
     const double products = (double)(v->rows * v->groups) * (double)(v->taps * v->channels);
-    struct conv_room room[3] = {{0}};
+    struct conv_buffer buffer[3] = {{0}};
     t.parts = (int64_t)MIN_OF(products / PART_LEAST + 1, MIN_OF(PARTS, (double)t.lines));
-    t.sum = conv_open_room(&room[2], t.parts * v->rows * t.bytes);
-    bool ok = t.sum && bring(v, x, &t.x, &room[0]) && bring(v, w, &t.w, &room[1]);
+    t.sum = conv_open_buffer(&buffer[2], t.parts * v->rows * t.bytes);
+    bool ok = t.sum && bring(v, x, &t.x, &buffer[0]) && bring(v, w, &t.w, &buffer[1]);
     if (ok) {
         cpu_split(t.parts, 1, add_parts, &t);
         add_sums(&t);
     }
-    for (size_t i = 0; i < COUNT(room); i++)
-        conv_close_room(&room[i]);
+    for (size_t i = 0; i < COUNT(buffer); i++)
+        conv_close_buffer(&buffer[i]);
     return ok;
 }

@@ -19,13 +19,13 @@ enum {
     COLS_LEAST = 128,
 };
 
-void *conv_open_room(struct conv_room *room, int64_t bytes) {
-    return room->data = allocator_get((size_t)bytes, &room->bytes);
+void *conv_open_buffer(struct conv_buffer *buffer, int64_t bytes) {
+    return buffer->data = allocator_get((size_t)bytes, &buffer->bytes);
 }
 
-void conv_close_room(struct conv_room *room) {
-    if (room->data)
-        allocator_put(room->data, room->bytes);
+void conv_close_buffer(struct conv_buffer *buffer) {
+    if (buffer->data)
+        allocator_put(buffer->data, buffer->bytes);
 }
 
 // Patches ---------------------------------------------------------------------------------------------------
@@ -154,13 +154,13 @@ static void set_axes(struct convolution *v, const struct call *c) {
     v->outputs = w->dim[0] / how.groups;
 }
 
-// Sets x: in place if its channels are contiguous, else a copy in room.
-static bool set_input(struct convolution *v, zl_array x, union scalar *value, struct conv_room *room) {
+// Sets x: in place if its channels are contiguous, else a copy in buffer.
+static bool set_input(struct convolution *v, zl_array x, union scalar *value, struct conv_buffer *buffer) {
     int64_t dense[CONV_AXES + 2], *stride = array_stride(x);
     int last = x->ndim - 1;
     v->x = array_data(x, value);
     if (stride[last] != 1 && x->dim[last] > 1) {
-        char *to = conv_open_room(room, x->size * v->item);
+        char *to = conv_open_buffer(buffer, x->size * v->item);
         if (!to)
             return false;
         shape_row_major(x->ndim, x->dim, dense);
@@ -217,9 +217,9 @@ static int64_t even_step(const struct conv_kernel *w) {
     return step ? step : 1;
 }
 
-// Sets w as (groups, outputs, taps, channels), in place or as a copy in room. If products are so small that
+// Sets w as (groups, outputs, taps, channels), in place or as a copy in buffer. If products are so small that
 // they are not packed, the outputs are the last axis of the copy.
-static bool set_kernel(struct convolution *v, const struct conv_kernel *w, struct conv_room *room) {
+static bool set_kernel(struct convolution *v, const struct conv_kernel *w, struct conv_buffer *buffer) {
     int64_t dense[CONV_AXES + 2], k = v->taps * v->channels, step = even_step(w);
     struct gemm g = {.m = v->tile_rows, .n = v->tile_cols, .k = k, .b_col = 1, .c_col = 1};
     bool turned = v->outputs > 1 && cpu_is_tiny(v->dtype, &g);
@@ -230,7 +230,7 @@ static bool set_kernel(struct convolution *v, const struct conv_kernel *w, struc
     v->w_group = lies ? v->outputs * w->stride[0] : v->outputs * k;
     if (lies)
         return true;
-    char *to = conv_open_room(room, w->size * v->item);
+    char *to = conv_open_buffer(buffer, w->size * v->item);
     if (!(v->w = to))
         return false;
     shape_row_major(w->ndim, w->dim, dense);
@@ -241,11 +241,12 @@ static bool set_kernel(struct convolution *v, const struct conv_kernel *w, struc
     return true;
 }
 
-// Sets w to a copy in room, (taps, channels) in the dtype of sums.
-static bool set_channel_kernels(struct convolution *v, const struct conv_kernel *w, struct conv_room *room) {
+// Sets w to a copy in buffer, (taps, channels) in the dtype of sums.
+static bool set_channel_kernels(struct convolution *v, const struct conv_kernel *w,
+                                struct conv_buffer *buffer) {
     zl_dtype wide = v->dtype == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32;
     int64_t size = (int64_t)zl_dtype_size(wide);
-    char *to = conv_open_room(room, w->size * (size + v->item));
+    char *to = conv_open_buffer(buffer, w->size * (size + v->item));
     if (!to)
         return false;
     char *narrow = wide == v->dtype ? to : to + w->size * size;
@@ -268,28 +269,28 @@ static void run(const struct convolution *v, parts_fn *f, int64_t parts) {
 }
 
 // Chooses an algorithm, prepares the kernels for it and runs it.
-static bool convolve(struct convolution *v, const struct conv_kernel *w, struct conv_room *room) {
+static bool convolve(struct convolution *v, const struct conv_kernel *w, struct conv_buffer *buffer) {
     bool by_channel = v->channels == 1 && v->outputs == 1 && v->groups > 1 && v->group_step == v->item &&
                       v->dtype != ZL_COMPLEX64;
     bool by_line = conv_has_lines(v);
     if (by_channel || by_line) {
-        if (!set_channel_kernels(v, w, &room[0]))
+        if (!set_channel_kernels(v, w, &buffer[0]))
             return false;
         if (by_line)
-            conv_turn_lines(v, room[0].data);
+            conv_turn_lines(v, buffer[0].data);
         run(v, by_line ? conv_lines : conv_channels, by_line ? conv_line_parts(v) : v->rows);
         return true;
     }
-    if (!set_kernel(v, w, &room[0]))
+    if (!set_kernel(v, w, &buffer[0]))
         return false;
     if (conv_has_tiles(v)) {
-        if (!conv_pack_tiles(v, &room[1]))
+        if (!conv_pack_tiles(v, &buffer[1]))
             return false;
         run(v, conv_tiles, conv_tile_parts(v));
         return true;
     }
     if (conv_has_positions(v)) {
-        if (!conv_pack_positions(v, &room[1]))
+        if (!conv_pack_positions(v, &buffer[1]))
             return false;
         run(v, conv_positions, conv_position_parts(v));
         return true;
@@ -298,20 +299,20 @@ static bool convolve(struct convolution *v, const struct conv_kernel *w, struct 
         run(v, multiply_tiles, v->groups * v->row_tiles * v->col_tiles);
         return true;
     }
-    if (!conv_pack_kernels(v, &room[1]))
+    if (!conv_pack_kernels(v, &buffer[1]))
         return false;
     run(v, conv_panels, conv_panel_parts(v));
     return true;
 }
 
 bool conv_run(struct convolution *v, const struct conv_kernel *w) {
-    struct conv_room room[2] = {{0}};
+    struct conv_buffer buffer[2] = {{0}};
     atomic_init(&v->failed, false);
     v->is_product = is_product(v);
     cut(v);
-    bool ok = convolve(v, w, room);
-    conv_close_room(&room[0]);
-    conv_close_room(&room[1]);
+    bool ok = convolve(v, w, buffer);
+    conv_close_buffer(&buffer[0]);
+    conv_close_buffer(&buffer[1]);
     return ok && !atomic_load(&v->failed);
 }
 
@@ -320,30 +321,30 @@ static bool compute(const struct call *c, char *y) {
     zl_array x = c->in[0], out = call_output(c, 0);
     struct convolution v = {.dtype = (zl_dtype)out->dtype, .item = (int64_t)array_item(out), .y = y};
     union scalar value[2];
-    struct conv_room room = {0};
+    struct conv_buffer buffer = {0};
     set_axes(&v, c);
     struct conv_kernel w = kernel_of(c->in[1], &value[1]);
     if (conv_has_taps(&v)) {
         struct conv_kernel lies = kernel_of(x, &value[0]);
         return conv_taps(&v, &lies, &w);
     }
-    bool ok = set_input(&v, x, &value[0], &room);
+    bool ok = set_input(&v, x, &value[0], &buffer);
     ok = ok && (conv_has_phases(&v) ? conv_phases(&v, &w) : conv_run(&v, &w));
-    conv_close_room(&room);
+    conv_close_buffer(&buffer);
     return ok;
 }
 
 bool cpu_conv(const struct call *c) {
     zl_array out = call_output(c, 0);
     int64_t dense[CONV_AXES + 2];
-    struct conv_room room = {0};
+    struct conv_buffer buffer = {0};
     if (array_is(out, ARRAY_CONTIGUOUS))
         return compute(c, cpu_data(out));
-    char *y = conv_open_room(&room, out->size * (int64_t)array_item(out));
+    char *y = conv_open_buffer(&buffer, out->size * (int64_t)array_item(out));
     bool ok = y && compute(c, y);
     shape_row_major(out->ndim, out->dim, dense);
     if (ok)
         cpu_copy(array_item(out), out->ndim, out->dim, cpu_data(out), array_stride(out), y, dense);
-    conv_close_room(&room);
+    conv_close_buffer(&buffer);
     return ok;
 }
