@@ -186,7 +186,7 @@ bool conv_taps(const struct convolution *v, const struct conv_kernel *x, const s
 // Returns whether this algorithm is suitable.
 bool    conv_has_lines(const struct convolution *v);
 // Puts w in the order in which x is read: reverses the last axis of a flipped kernel.
-void    conv_turn_lines(const struct convolution *v, void *w);
+void    conv_reverse_lines(const struct convolution *v, void *w);
 // Returns the number of parts.
 int64_t conv_line_parts(const struct convolution *v);
 // Computes parts from..to - 1.

@@ -21,7 +21,7 @@ static int64_t wide_of(const struct convolution *v) {
 }
 
 // A flipped kernel is applied to x in reverse.
-void conv_turn_lines(const struct convolution *v, void *w) {
+void conv_reverse_lines(const struct convolution *v, void *w) {
     int64_t wide = wide_of(v), n = v->kernel[2];
     for (char *line = w; v->flip && line < (char *)w + v->taps * wide; line += n * wide)
         for (int64_t i = 0, j = n - 1; i < j; i++, j--) {

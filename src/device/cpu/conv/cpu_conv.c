@@ -35,8 +35,8 @@ static void copy_run(const struct convolution *v, char *to, const char *from, in
     const struct conv_axis *a = &v->axis[2];
     int64_t first = o * a->stride - a->low, count = v->kernel[2];
     int64_t before = MIN_OF(MAX_OF(-first, 0), count),
-            behind = MIN_OF(MAX_OF(first + count - v->in[2], 0), count);
-    int64_t inside = MAX_OF(count - before - behind, 0);
+            after = MIN_OF(MAX_OF(first + count - v->in[2], 0), count);
+    int64_t inside = MAX_OF(count - before - after, 0);
     if (inside == 0)
         before = count;
     memset(to, 0, (size_t)(before * bytes));
@@ -188,7 +188,8 @@ static bool is_product(const struct convolution *v) {
 }
 
 // Copies w so that in each group, which has `inner` elements of the first axis, this axis becomes the last.
-static void turn_kernel(const struct convolution *v, const struct conv_kernel *w, int64_t inner, char *to) {
+static void transpose_kernel(const struct convolution *v, const struct conv_kernel *w, int64_t inner,
+                             char *to) {
     int64_t dim[CONV_AXES + 2], stride[CONV_AXES + 2];
     shape_row_major(w->ndim, w->dim, stride);
     stride[0] = 1;
@@ -222,20 +223,20 @@ static int64_t even_step(const struct conv_kernel *w) {
 static bool set_kernel(struct convolution *v, const struct conv_kernel *w, struct conv_buffer *buffer) {
     int64_t dense[CONV_AXES + 2], k = v->taps * v->channels, step = even_step(w);
     struct gemm g = {.m = v->tile_rows, .n = v->tile_cols, .k = k, .b_col = 1, .c_col = 1};
-    bool turned = v->outputs > 1 && cpu_is_tiny(v->dtype, &g);
-    bool lies = !turned && w->stride[0] > 0 && step > 0 && (w->stride[0] == 1 || step == 1);
+    bool transposed = v->outputs > 1 && cpu_is_tiny(v->dtype, &g);
+    bool in_place = !transposed && w->stride[0] > 0 && step > 0 && (w->stride[0] == 1 || step == 1);
     v->w = w->data;
-    v->w_row = lies ? step : turned ? v->outputs : 1;
-    v->w_col = lies ? w->stride[0] : turned ? 1 : k;
-    v->w_group = lies ? v->outputs * w->stride[0] : v->outputs * k;
-    if (lies)
+    v->w_row = in_place ? step : transposed ? v->outputs : 1;
+    v->w_col = in_place ? w->stride[0] : transposed ? 1 : k;
+    v->w_group = in_place ? v->outputs * w->stride[0] : v->outputs * k;
+    if (in_place)
         return true;
     char *to = conv_open_buffer(buffer, w->size * v->item);
     if (!(v->w = to))
         return false;
     shape_row_major(w->ndim, w->dim, dense);
-    if (turned)
-        turn_kernel(v, w, v->outputs, to);
+    if (transposed)
+        transpose_kernel(v, w, v->outputs, to);
     else
         cpu_copy((size_t)v->item, w->ndim, w->dim, to, dense, w->data, w->stride);
     return true;
@@ -250,7 +251,7 @@ static bool set_channel_kernels(struct convolution *v, const struct conv_kernel 
     if (!to)
         return false;
     char *narrow = wide == v->dtype ? to : to + w->size * size;
-    turn_kernel(v, w, v->groups, narrow);
+    transpose_kernel(v, w, v->groups, narrow);
     if (narrow != to)
         cpu_call_row(cpu_level()->rows->cast[wide][v->dtype], to, narrow, NULL, NULL, w->size);
     v->w = to;
@@ -277,7 +278,7 @@ static bool convolve(struct convolution *v, const struct conv_kernel *w, struct 
         if (!set_channel_kernels(v, w, &buffer[0]))
             return false;
         if (by_line)
-            conv_turn_lines(v, buffer[0].data);
+            conv_reverse_lines(v, buffer[0].data);
         run(v, by_line ? conv_lines : conv_channels, by_line ? conv_line_parts(v) : v->rows);
         return true;
     }
@@ -325,8 +326,8 @@ static bool compute(const struct call *c, char *y) {
     set_axes(&v, c);
     struct conv_kernel w = kernel_of(c->in[1], &value[1]);
     if (conv_has_taps(&v)) {
-        struct conv_kernel lies = kernel_of(x, &value[0]);
-        return conv_taps(&v, &lies, &w);
+        struct conv_kernel input = kernel_of(x, &value[0]);
+        return conv_taps(&v, &input, &w);
     }
     bool ok = set_input(&v, x, &value[0], &buffer);
     ok = ok && (conv_has_phases(&v) ? conv_phases(&v, &w) : conv_run(&v, &w));
