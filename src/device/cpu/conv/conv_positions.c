@@ -21,7 +21,7 @@ enum {
 
 // The operands of a block of positions and a panel of outputs. Elements of x are read in runs of contiguous
 // ones.
-struct meeting {
+struct micro_operands {
     // run[r * apart]: bytes from the first element that a position depends on to run r
     const int64_t *run;
     int64_t runs, apart, length;
@@ -35,42 +35,42 @@ struct meeting {
 
 // Defines a function that computes the sums of a block of positions and a panel. sum has a row of the panel
 // per position.
-#define MEET(name, bytes, positions, vectors, TARGET)                                                   \
-    GEMM_FUSED TARGET static void meet_##name##_##vectors(const struct meeting *m, float *sum) {        \
-        GEMM_CONTRACT                                                                                   \
-        enum { LANES = bytes / 4 };                                                                     \
-        vector_##name total[positions][vectors];                                                        \
-        const float *w = m->panel;                                                                      \
-        _Pragma("GCC unroll 12") for (int i = 0; i < positions; i++)                                    \
-            _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) total[i][j] = (vector_##name){0}; \
-        for (int64_t r = 0; r < m->runs; r++)                                                           \
-            for (int64_t at = m->run[r * m->apart], end = at + m->length * 4; at < end;                 \
-                 at += 4, w += vectors * LANES)                                                         \
-                _Pragma("GCC unroll 12") for (int i = 0; i < positions; i++)                            \
-                    _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) total[i][j] +=            \
-                    *(const float *)(const void *)(m->position[i] + at) *                               \
-                    *(const memory_##name *)(w + j * LANES);                                            \
-        _Pragma("GCC unroll 12") for (int i = 0; i < positions; i++)                                    \
-                _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) *                             \
-            (memory_##name *)(sum + (i * vectors + j) * LANES) = total[i][j];                           \
+#define MICRO_KERNEL(name, bytes, positions, vectors, TARGET)                                            \
+    GEMM_FUSED TARGET static void micro_##name##_##vectors(const struct micro_operands *m, float *sum) { \
+        GEMM_CONTRACT                                                                                    \
+        enum { LANES = bytes / 4 };                                                                      \
+        vector_##name total[positions][vectors];                                                         \
+        const float *w = m->panel;                                                                       \
+        _Pragma("GCC unroll 12") for (int i = 0; i < positions; i++)                                     \
+            _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) total[i][j] = (vector_##name){0};  \
+        for (int64_t r = 0; r < m->runs; r++)                                                            \
+            for (int64_t at = m->run[r * m->apart], end = at + m->length * 4; at < end;                  \
+                 at += 4, w += vectors * LANES)                                                          \
+                _Pragma("GCC unroll 12") for (int i = 0; i < positions; i++)                             \
+                    _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) total[i][j] +=             \
+                    *(const float *)(const void *)(m->position[i] + at) *                                \
+                    *(const memory_##name *)(w + j * LANES);                                             \
+        _Pragma("GCC unroll 12") for (int i = 0; i < positions; i++)                                     \
+                _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) *                              \
+            (memory_##name *)(sum + (i * vectors + j) * LANES) = total[i][j];                            \
     }
 
 #define AVX512 __attribute__((target("avx512f")))
 #define AVX2   __attribute__((target("avx2,fma")))
 VECTORS(avx512, 64)
-MEET(avx512, 64, 12, 2, AVX512)
-MEET(avx512, 64, 12, 1, AVX512)
+MICRO_KERNEL(avx512, 64, 12, 2, AVX512)
+MICRO_KERNEL(avx512, 64, 12, 1, AVX512)
 VECTORS(avx2, 32)
-MEET(avx2, 32, 6, 2, AVX2)
-MEET(avx2, 32, 6, 1, AVX2)
+MICRO_KERNEL(avx2, 32, 6, 2, AVX2)
+MICRO_KERNEL(avx2, 32, 6, 1, AVX2)
 
 static const struct form {
     const char *needs;
     int positions, lanes;
-    void (*meet[2])(const struct meeting *m, float *sum); // panels of one vector, and of two
+    void (*micro_kernel[2])(const struct micro_operands *m, float *sum); // panels of one vector, and of two
 } forms[] = {
-    {"avx512", 12, 16, {meet_avx512_1, meet_avx512_2}},
-    {"avx2", 6, 8, {meet_avx2_1, meet_avx2_2}},
+    {"avx512", 12, 16, {micro_avx512_1, micro_avx512_2}},
+    {"avx2", 6, 8, {micro_avx2_1, micro_avx2_2}},
 };
 
 static const struct form *form_here(void) {
@@ -149,7 +149,8 @@ static void put(const struct conv_window *w, const float *sum, int64_t sum_row, 
 
 // Finds the first element of x that each position of a block depends on. Positions after the last one repeat
 // it.
-static void find_positions(const struct conv_window *w, struct meeting *m, int64_t first, int64_t positions) {
+static void find_positions(const struct conv_window *w, struct micro_operands *m, int64_t first,
+                           int64_t positions) {
     const struct convolution *v = w->v;
     for (int64_t i = 0; i < positions; i++) {
         const int64_t at = MIN_OF(first + i, w->lines * v->out[2] - 1);
@@ -160,7 +161,7 @@ static void find_positions(const struct conv_window *w, struct meeting *m, int64
 
 // Multiplies all positions of a part by one panel of outputs, which is read from L2 for each block of
 // positions.
-static void run_panel(const struct conv_window *w, struct meeting *m, int64_t panel) {
+static void run_panel(const struct conv_window *w, struct micro_operands *m, int64_t panel) {
     const struct convolution *v = w->v;
     const struct form *form = form_here();
     const int64_t width = 2 * form->lanes, padded = padded_of(v), output = panel * width;
@@ -169,7 +170,7 @@ static void run_panel(const struct conv_window *w, struct meeting *m, int64_t pa
     m->panel = (const float *)(const void *)v->packed + (w->group * padded + output) * length_of(v);
     for (int64_t at = 0; at < positions; at += form->positions) {
         find_positions(w, m, at, form->positions);
-        form->meet[vectors - 1](m, sum);
+        form->micro_kernel[vectors - 1](m, sum);
         put(w, sum, vectors * form->lanes, at, MIN_OF(form->positions, positions - at), output);
     }
 }
@@ -182,7 +183,8 @@ void conv_positions(const void *convolution, int64_t from, int64_t to) {
         return;
     }
     const int64_t taps = taps_of_run(v);
-    struct meeting m = {.run = w.tap, .runs = v->taps / taps, .apart = taps, .length = taps * v->channels};
+    struct micro_operands m = {
+        .run = w.tap, .runs = v->taps / taps, .apart = taps, .length = taps * v->channels};
     for (; from < to; from++) {
         int64_t panel, end;
         conv_window_fill(&w, from, panels_of(v), &panel, &end);
