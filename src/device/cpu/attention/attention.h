@@ -64,12 +64,13 @@ struct attention_code {
     float (*longest)(const float *rows, int64_t row, int64_t count, int64_t cols);
     // Does what rise and soften do, for one row of contiguous scores that are already scaled.
     bool (*soften_row)(float *scores, int64_t keys, float *most, float *sum, float *factor);
-    // `weigh` replaces scores by weights, exp(score - most) * inverse, and slopes, the cotangents of the
-    // weights, by the cotangents of the scores, which are weight * (slope - less). `slope` does only the
-    // latter.
-    void (*weigh)(float *scores, float *slopes, int64_t keys, int64_t cols, const float *most,
+    // `weigh` replaces scores by weights, exp(score - most) * inverse, and dscores, which holds the
+    // cotangents of the weights, by those of the scores, which are weight * (cotangent - less).
+    // `softmax_vjp` does only the latter.
+    void (*weigh)(float *scores, float *dscores, int64_t keys, int64_t cols, const float *most,
                   const float *inverse, const float *less);
-    void (*slope)(const float *weights, float *slopes, int64_t keys, int64_t cols, const float *less);
+    void (*softmax_vjp)(const float *weights, float *dscores, int64_t keys, int64_t cols,
+                        const float *less);
     // Apply a mask to scores, element by element: `add` adds it, `hide` sets scores to HIDDEN where it is 0.
     void (*add)(float *scores, const float *mask, int64_t count);
     void (*hide)(float *scores, const float *mask, int64_t count);

@@ -222,40 +222,41 @@ OUTER bool CODE(soften_row)(float *scores, int64_t keys, float *most, float *sum
     return after != before;
 }
 
-INNER void CODE(weigh_strip)(int vectors, float *scores, float *slopes, int64_t keys, int64_t cols,
+INNER void CODE(weigh_strip)(int vectors, float *scores, float *dscores, int64_t keys, int64_t cols,
                              const float *most, const float *inverse, const float *less) {
     GEMM_CONTRACT
     VECTOR top[3], by[3], minus[3];
     EACH(vectors)
     top[v] = GIVEN(most + v * LANES),
     by[v] = GIVEN(inverse + v * LANES), minus[v] = GIVEN(less + v * LANES);
-    for (int64_t j = 0; j < keys; j++, scores += cols, slopes += cols)
+    for (int64_t j = 0; j < keys; j++, scores += cols, dscores += cols)
         EACH(vectors) {
             VECTOR s = GIVEN(scores + v * LANES), p = CODE(exp)(s - top[v]) * by[v];
             AT(scores + v * LANES) = p;
-            AT(slopes + v * LANES) =
-                (VECTOR)((WHOLE)(p * (GIVEN(slopes + v * LANES) - minus[v])) & (s != HIDDEN));
+            AT(dscores + v * LANES) =
+                (VECTOR)((WHOLE)(p * (GIVEN(dscores + v * LANES) - minus[v])) & (s != HIDDEN));
         }
 }
 
-OUTER void CODE(weigh)(float *scores, float *slopes, int64_t keys, int64_t cols, const float *most,
+OUTER void CODE(weigh)(float *scores, float *dscores, int64_t keys, int64_t cols, const float *most,
                        const float *inverse, const float *less){
 #define WEIGH(vectors) \
-    CODE(weigh_strip)(vectors, scores + c, slopes + c, keys, cols, most + c, inverse + c, less + c)
+    CODE(weigh_strip)(vectors, scores + c, dscores + c, keys, cols, most + c, inverse + c, less + c)
     STRIPS(c, cols, WEIGH)}
 
-INNER void CODE(slope_strip)(int vectors, const float *weights, float *slopes, int64_t keys, int64_t cols,
-                             const float *less) {
+INNER void CODE(softmax_vjp_strip)(int vectors, const float *weights, float *dscores, int64_t keys,
+                                   int64_t cols, const float *less) {
     VECTOR minus[3];
     EACH(vectors) minus[v] = GIVEN(less + v * LANES);
-    for (int64_t j = 0; j < keys; j++, weights += cols, slopes += cols)
+    for (int64_t j = 0; j < keys; j++, weights += cols, dscores += cols)
         EACH(vectors)
-        AT(slopes + v * LANES) = GIVEN(weights + v * LANES) * (GIVEN(slopes + v * LANES) - minus[v]);
+        AT(dscores + v * LANES) = GIVEN(weights + v * LANES) * (GIVEN(dscores + v * LANES) - minus[v]);
 }
 
-OUTER void CODE(slope)(const float *weights, float *slopes, int64_t keys, int64_t cols, const float *less) {
-#define SLOPE(vectors) CODE(slope_strip)(vectors, weights + c, slopes + c, keys, cols, less + c)
-    STRIPS(c, cols, SLOPE)
+OUTER void CODE(softmax_vjp)(const float *weights, float *dscores, int64_t keys, int64_t cols,
+                             const float *less) {
+#define SOFTMAX_VJP(vectors) CODE(softmax_vjp_strip)(vectors, weights + c, dscores + c, keys, cols, less + c)
+    STRIPS(c, cols, SOFTMAX_VJP)
 }
 
 OUTER void CODE(add)(float *scores, const float *mask, int64_t count) {
@@ -440,7 +441,7 @@ static const struct attention_code CODE(code) = {LANES,
                                                  CODE(longest),
                                                  CODE(soften_row),
                                                  CODE(weigh),
-                                                 CODE(slope),
+                                                 CODE(softmax_vjp),
                                                  CODE(add),
                                                  CODE(hide),
                                                  CODE(scale),
@@ -462,7 +463,7 @@ static const struct attention_code CODE(code) = {LANES,
 #undef POWER
 #undef SOFTEN_HALF
 #undef WEIGH
-#undef SLOPE
+#undef SOFTMAX_VJP
 #undef INNER
 #undef OUTER
 #undef ADD_STRIPE
