@@ -84,7 +84,7 @@ static zl_array sink_rows(const struct attention *a, zl_array sinks) {
     return x ? as_rows(a, zl_broadcast_to(x, ZL_SHAPE(q[0], q[1], q[2], 1))) : NULL;
 }
 
-static void soften(struct rows *r, zl_array scores) {
+static void softmax(struct rows *r, zl_array scores) {
     const struct attention *a = r->a;
     if (!a->sinks || !scores) {
         r->p = zl_softmax(scores, -1, true);
@@ -103,7 +103,7 @@ static bool open_rows(struct rows *r, const struct attention *a) {
     *r = (struct rows){a, as_rows(a, a->q), wide(a->k), wide(a->v), as_rows(a, a->g)};
     zl_array scores = times(scaled(a, r->q), transposed(r->k));
     zl_dtype dtype = scores ? (zl_dtype)scores->dtype : ZL_FLOAT32;
-    soften(r, added(a, hide(a, scores, -op_largest(dtype)), a->mask));
+    softmax(r, added(a, hide(a, scores, -op_largest(dtype)), a->mask));
     return r->p;
 }
 

@@ -48,7 +48,7 @@ static const struct gemm_kernel *plain_kernel(zl_dtype dtype, int64_t cols) {
     return best;
 }
 
-// Returns whether `soften_half` packs weights for this kernel.
+// Returns whether `exp_sum_bf16` packs weights for this kernel.
 static bool takes_half(const struct gemm_kernel *k) {
 #if defined(__x86_64__)
     return k->unit == 2 && !k->flip;
@@ -59,7 +59,7 @@ static bool takes_half(const struct gemm_kernel *k) {
 
 static const struct gemm_kernel *half_kernel(void) {
     const struct gemm_kernel *k;
-    for (int i = 0; cpu_attention_code()->soften_half && (k = gemm_kernel_at(i)); i++)
+    for (int i = 0; cpu_attention_code()->exp_sum_bf16 && (k = gemm_kernel_at(i)); i++)
         if (k->dtype == ZL_BFLOAT16 && takes_half(k) && gemm_can_run(k))
             return k;
     return NULL;

@@ -46,24 +46,24 @@ struct attention_code {
     // Raises most[c] to the largest score of column c, and multiplies sum[c] by factor[c], which is exp(scale
     // * (old most - new most)). The caller must multiply everything else that it computed with the old `most`
     // by factor. Returns whether any factor is not 1.
-    bool (*rise)(const float *scores, int64_t keys, int64_t cols, float scale, float *most, float *sum,
-                 float *factor);
+    bool (*raise_max)(const float *scores, int64_t keys, int64_t cols, float scale, float *most, float *sum,
+                      float *factor);
     // Replaces scores by exp(scale * (score - most)), and adds these to sum. room has space for as many
     // numbers as there are scores.
-    void (*soften)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum,
-                   float *room);
+    void (*exp_sum)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum,
+                    float *room);
     // Does the same, but writes the weights to `to` as a bf16 panel for a kernel that cpu_attention_kernel
     // returned, and destroys the scores. NULL: no bf16 kernel is supported.
-    void (*soften_half)(float *scores, int64_t keys, const struct gemm_kernel *u, float scale,
-                        const float *most, float *sum, float *room, char *to);
+    void (*exp_sum_bf16)(float *scores, int64_t keys, const struct gemm_kernel *u, float scale,
+                         const float *most, float *sum, float *room, char *to);
     // Replaces scores by 2^(score - top), and adds these to sum. top is a whole number that no score exceeds
     // in magnitude, so that the largest score need not be known. Hidden scores are ATTENTION_NONE(top), and
     // their weights become 0.
     void (*power)(float *scores, int64_t keys, int64_t cols, float top, float *sum);
     // Returns the largest sum of squares of rows that are `row` floats apart; NaN if any of the sums is NaN.
     float (*longest)(const float *rows, int64_t row, int64_t count, int64_t cols);
-    // Does what rise and soften do, for one row of contiguous scores that are already scaled.
-    bool (*soften_row)(float *scores, int64_t keys, float *most, float *sum, float *factor);
+    // Does what raise_max and exp_sum do, for one row of contiguous scores that are already scaled.
+    bool (*softmax_row)(float *scores, int64_t keys, float *most, float *sum, float *factor);
     // `weigh` replaces scores by weights, exp(score - most) * inverse, and dscores, which holds the
     // cotangents of the weights, by those of the scores, which are weight * (cotangent - less).
     // `softmax_vjp` does only the latter.
@@ -200,13 +200,13 @@ void cpu_attention_mask_row(const struct attend *a, int64_t b, int64_t m, int64_
 
 // attention_neon.c: members of struct attention_code, for HALF_COLS columns and keys in multiples of four.
 
-// Does what soften does.
-void cpu_attention_soften_neon(float *scores, int64_t keys, float scale, const float *most, float *sum,
-                               float *room);
+// Does what exp_sum does.
+void cpu_attention_exp_sum_neon(float *scores, int64_t keys, float scale, const float *most, float *sum,
+                                float *room);
 // Does what power does.
 void cpu_attention_power_neon(float *scores, int64_t keys, float top, float *sum);
-// Does what soften_half does.
-void cpu_attention_soften_half(float *scores, int64_t keys, const struct gemm_kernel *u, float scale,
-                               const float *most, float *sum, float *room, char *to);
+// Does what exp_sum_bf16 does.
+void cpu_attention_exp_sum_bf16(float *scores, int64_t keys, const struct gemm_kernel *u, float scale,
+                                const float *most, float *sum, float *room, char *to);
 
 #endif

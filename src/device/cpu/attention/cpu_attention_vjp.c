@@ -163,7 +163,7 @@ static void weigh_panel(const struct backward *f, struct work *w, int64_t i, int
     } else {
         float unused[GEMM_COLS_MOST] = {0};
         int64_t keys = attention_round(n, a->kernel->step);
-        a->code->soften(w->weights, keys, cols, a->scale, w->top + i, unused, w->room);
+        a->code->exp_sum(w->weights, keys, cols, a->scale, w->top + i, unused, w->room);
         a->code->softmax_vjp(w->weights, w->dscores, n, cols, w->less + i);
     }
     size_t rest = sizeof(float) * (size_t)((attention_round(n, cols) - n) * cols);
