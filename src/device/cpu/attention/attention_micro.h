@@ -207,7 +207,7 @@ OUTER bool CODE(softmax_row)(float *scores, int64_t keys, float *most, float *su
         AT(scores + j) = e;
         total += e;
     }
-    VECTOR rest = (VECTOR){0} + HIDDEN * 2;
+    VECTOR rest = (VECTOR){0} + MASKED * 2;
     for (int64_t j = whole; j < keys; j++)
         rest[j - whole] = scores[j] - after;
     rest = CODE(exp)(rest);
@@ -234,7 +234,7 @@ INNER void CODE(weigh_strip)(int vectors, float *scores, float *dscores, int64_t
             VECTOR s = GIVEN(scores + v * LANES), p = CODE(exp)(s - top[v]) * by[v];
             AT(scores + v * LANES) = p;
             AT(dscores + v * LANES) =
-                (VECTOR)((WHOLE)(p * (GIVEN(dscores + v * LANES) - minus[v])) & (s != HIDDEN));
+                (VECTOR)((WHOLE)(p * (GIVEN(dscores + v * LANES) - minus[v])) & (s != MASKED));
         }
 }
 
@@ -267,15 +267,15 @@ OUTER void CODE(add)(float *scores, const float *mask, int64_t count) {
         scores[i] += mask[i];
 }
 
-OUTER void CODE(hide)(float *scores, const float *mask, int64_t count) {
-    const VECTOR hidden = (VECTOR){0} + HIDDEN;
+OUTER void CODE(mask_out)(float *scores, const float *mask, int64_t count) {
+    const VECTOR masked = (VECTOR){0} + MASKED;
     int64_t i = 0;
     for (; i + LANES <= count; i += LANES) {
         WHOLE seen = GIVEN(mask + i) != 0.0f;
-        AT(scores + i) = (VECTOR)(((WHOLE)GIVEN(scores + i) & seen) | ((WHOLE)hidden & ~seen));
+        AT(scores + i) = (VECTOR)(((WHOLE)GIVEN(scores + i) & seen) | ((WHOLE)masked & ~seen));
     }
     for (; i < count; i++)
-        scores[i] = mask[i] ? scores[i] : HIDDEN;
+        scores[i] = mask[i] ? scores[i] : MASKED;
 }
 
 OUTER void CODE(scale)(float *x, int64_t count, float factor) {
@@ -443,7 +443,7 @@ static const struct attention_code CODE(code) = {LANES,
                                                  CODE(weigh),
                                                  CODE(softmax_vjp),
                                                  CODE(add),
-                                                 CODE(hide),
+                                                 CODE(mask_out),
                                                  CODE(scale),
                                                  CODE(scale_cols),
                                                  CODE(dots),

@@ -77,11 +77,11 @@ static void start(const struct forward *f, struct work *w) {
     w->seen = attention_span(a, w->first, w->count).most;
     w->top = 0;
     for (int64_t i = 0; i < w->count; i++) {
-        w->most[i] = a->sinks ? attention_sink(a, w->b, w->m, w->first + i) : HIDDEN;
+        w->most[i] = a->sinks ? attention_sink(a, w->b, w->m, w->first + i) : MASKED;
         w->sum[i] = a->sinks ? 1 : 0;
     }
     for (int64_t i = w->count; i < attention_round(w->count, a->kernel->cols); i++)
-        w->most[i] = HIDDEN, w->sum[i] = 0;
+        w->most[i] = MASKED, w->sum[i] = 0;
 }
 
 // Stores the largest score and the sum of each row for the backward pass. Heads that share keys are
@@ -94,7 +94,7 @@ static void keep_state(const struct forward *f, const struct work *w, float scal
     if (w->top > 0)
         return;
     for (int64_t i = 0; i < w->count; i++) {
-        to[2 * i] = w->most[i] == HIDDEN ? HIDDEN : w->most[i] * scale;
+        to[2 * i] = w->most[i] == MASKED ? MASKED : w->most[i] * scale;
         to[2 * i + 1] = w->sum[i];
     }
 }
@@ -169,7 +169,7 @@ static void attend_panel(const struct forward *f, struct work *w, int64_t i, int
     if (f->scale != a->scale)
         a->code->scale(w->scores, n * u->cols, a->scale);
     if (w->top > 0 && span.least < key + n)
-        cpu_attention_hide_later(a, w->first + i, count, key, n, ATTENTION_NONE(w->top), w->scores);
+        cpu_attention_mask_causal(a, w->first + i, count, key, n, ATTENTION_NONE(w->top), w->scores);
     else if (a->mask.data || span.least < key + n)
         cpu_attention_mask(a, w->b, w->m, w->first + i, count, key, n, w->room, w->scores);
     if (w->top == 0 && a->code->raise_max(w->scores, n, u->cols, f->scale, w->most + i, w->sum + i, factor) &&
