@@ -161,7 +161,7 @@ static zl_array vjp_kernel(zl_array x, zl_array w, zl_array g, const struct conv
 
 // Returns the same with exchanged roles: the input is the kernel, g is convolved with it, and the result is
 // flipped.
-static zl_array vjp_kernel_turned(zl_array x, zl_array w, zl_array g, const struct conv *v) {
+static zl_array vjp_kernel_swapped(zl_array x, zl_array w, zl_array g, const struct conv *v) {
     struct conv back = {.groups = v->groups, .in_batch = v->groups > 1, .axes = v->axes};
     for (int i = 0; i < v->axes; i++) {
         const struct conv_axis *a = &v->axis[i];
@@ -177,15 +177,15 @@ static zl_array vjp_kernel_turned(zl_array x, zl_array w, zl_array g, const stru
 // Returns the cotangent of the kernel. Of the two ways, it chooses the one whose input is not dilated: a
 // dilated kernel costs nothing.
 static zl_array vjp_weight(zl_array x, zl_array w, zl_array g, const struct conv *v) {
-    int turned[CONV_AXES] = {1, 2, 3};
+    int spatial[CONV_AXES] = {1, 2, 3};
     bool is_spread = false, is_strided = false;
     for (int i = 0; i < v->axes; i++) {
         is_spread |= v->axis[i].input_dilation > 1;
         is_strided |= v->axis[i].stride > 1;
     }
-    bool turns = is_spread && !is_strided;
-    zl_array y = (turns ? vjp_kernel_turned : vjp_kernel)(x, w, g, v);
-    return turns == v->flip ? y : zl_flip(y, (zl_axes){turned, v->axes});
+    bool swaps = is_spread && !is_strided;
+    zl_array y = (swaps ? vjp_kernel_swapped : vjp_kernel)(x, w, g, v);
+    return swaps == v->flip ? y : zl_flip(y, (zl_axes){spatial, v->axes});
 }
 
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {

@@ -76,8 +76,8 @@ zl_array op_eyes(zl_array a, int64_t rows, int64_t cols, zl_dtype dtype) {
 // Inverses by other factors ---------------------------------------------------------------------------------
 
 static zl_array cholesky_inv(zl_array a, bool upper) {
-    zl_array inverse = zl_linalg_tri_inv(a, upper), turned = zl_matrix_transpose(inverse);
-    return upper ? zl_matmul(inverse, turned) : zl_matmul(turned, inverse);
+    zl_array inverse = zl_linalg_tri_inv(a, upper), transposed = zl_matrix_transpose(inverse);
+    return upper ? zl_matmul(inverse, transposed) : zl_matmul(transposed, inverse);
 }
 
 zl_array zl_linalg_cholesky_inv(zl_array a, bool upper) {

@@ -36,8 +36,9 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 // Returns the cotangent of x, given that of y, or the tangent of y, given that of x.
 typedef zl_array rule(const struct call *c, zl_array x, zl_array y, zl_array g);
 
-static zl_array scan_as(zl_array x, enum scan which, const int64_t *like, bool turned) {
-    return x ? scan(x, (int64_t[]){which, like[AXIS], turned ? !like[REVERSE] : like[REVERSE], true}) : NULL;
+static zl_array scan_as(zl_array x, enum scan which, const int64_t *like, bool reversed) {
+    return x ? scan(x, (int64_t[]){which, like[AXIS], reversed ? !like[REVERSE] : like[REVERSE], true})
+             : NULL;
 }
 
 // Shifts x by one along the axis, to the front or the back; the free place becomes 0.

@@ -70,8 +70,8 @@ static zl_array positions(int64_t length, int64_t more, bool mirrored) {
     if (!mirrored || length == 1)
         return zl_minimum(zl_maximum(at, op_number(ZL_INT64, 0)), last);
     zl_array period = op_number(ZL_INT64, 2 * (double)(length - 1));
-    zl_array turn = zl_remainder(at, period);
-    return zl_minimum(turn, zl_subtract(period, turn));
+    zl_array phase = zl_remainder(at, period);
+    return zl_minimum(phase, zl_subtract(period, phase));
 }
 
 // Returns x with `more` elements before and after the last axis.

@@ -95,7 +95,7 @@ static int add_of_keys(struct dnn_graph *g, const struct sizes *s, int x, int b,
                        const int64_t *stride) {
     int transposed = dnn_tensor(g, DNN_WITHIN, s->type, AXES, s->transposed, s->transposed_stride);
     int y = dnn_tensor(g, DNN_MEMORY, s->type, AXES, dim, stride), all = y;
-    dnn_turn(g, x, transposed);
+    dnn_reshape(g, x, transposed);
     if (dim[N] != s->scores[N])
         all = dnn_tensor(g, DNN_WITHIN, s->type, AXES,
                          (const int64_t[]){dim[B], s->scores[N], dim[T], dim[D]}, NULL);
@@ -109,7 +109,7 @@ static void add_of_queries(struct dnn_graph *g, struct attention_plan *a, const 
                            const struct sizes *s, int dscores) {
     int keys = dnn_tensor(g, DNN_WITHIN, s->type, AXES, k->k, k->k_stride);
     a->tensor[ATTENTION_OF_Q] = dnn_tensor(g, DNN_MEMORY, s->type, AXES, k->q, k->of_stride[0]);
-    dnn_turn(g, (int)a->tensor[ATTENTION_K], keys);
+    dnn_reshape(g, (int)a->tensor[ATTENTION_K], keys);
     dnn_matmul(g, dscores, keys, (int)a->tensor[ATTENTION_OF_Q]);
 }
 
