@@ -227,7 +227,7 @@ static bool execute(struct execution *e, struct pjrt_executable *executable) {
               .device = pjrt_device(e->unit));
     counter_add(COUNTER_LAUNCHES, run_ok);
     if (run_ok)
-        pjrt_asked(e->unit, done);
+        pjrt_add_execution(e->unit, done);
     return run_ok;
 }
 
