@@ -371,9 +371,9 @@ static bool read_list(const char *function, const char *what, zl_shape list, int
 static bool read_padding(const char *function, zl_shape list, int axes, int64_t *low, int64_t *high) {
     bool both = list.ndim == 2 * axes && list.dim;
     zl_shape before = both ? (zl_shape){list.dim, axes} : list;
-    zl_shape behind = both ? (zl_shape){list.dim + axes, axes} : list;
+    zl_shape after = both ? (zl_shape){list.dim + axes, axes} : list;
     return read_list(function, "padding", before, axes, 0, -INT_MAX, low) &&
-           read_list(function, "padding", behind, axes, 0, -INT_MAX, high);
+           read_list(function, "padding", after, axes, 0, -INT_MAX, high);
 }
 
 struct options {

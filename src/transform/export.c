@@ -140,7 +140,7 @@ struct listing {
 };
 
 // Returns the array inside a function with rules of its own that x passes on, or x itself.
-static zl_array behind(zl_array x) {
+static zl_array unwrapped(zl_array x) {
     while (x->call && !x->call->detached && x->call->op == &op_custom)
         x = x->call->in[x->index];
     return x;
@@ -197,7 +197,7 @@ static const struct call *meaning(const struct listing *l, const struct call *c,
 }
 
 static void mark(struct listing *l, zl_array x) {
-    int number = walk_number(&l->w, behind(x));
+    int number = walk_number(&l->w, unwrapped(x));
     if (number >= 0)
         l->live[number] = true;
 }
@@ -229,7 +229,7 @@ static int mark_live(struct listing *l, const zl_outputs *results) {
 // Writing a trace -------------------------------------------------------------------------------------------
 
 static bool put_reference(struct listing *l, zl_array x) {
-    x = behind(x);
+    x = unwrapped(x);
     int number = walk_number(&l->w, x), constant = number < 0 ? number_constant(l->e, x) : 0;
     if (constant < 0)
         return false;

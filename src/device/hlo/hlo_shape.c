@@ -22,11 +22,11 @@ bool hlo_arange(struct hlo_module *m, const struct call *c, const struct hlo_ten
 // are written. A word of the program holds the real size.
 static struct hlo_tensor join_bounded(struct hlo_module *m, zl_array y, int parts, struct hlo_tensor *part,
                                       const int64_t *size, int axis) {
-    int64_t none[HLO_RANK] = {0}, behind[HLO_RANK] = {0}, room = hlo_step(y->dim[axis]), at = size[0];
+    int64_t none[HLO_RANK] = {0}, high[HLO_RANK] = {0}, room = hlo_step(y->dim[axis]), at = size[0];
     struct hlo_tensor x = part[0], start[HLO_RANK];
     hlo_writer(m)->bounded_ok++;
-    behind[axis] = room - x.dim[axis];
-    x = behind[axis] ? hlo_pad(m, x, hlo_number(m, x.dtype, 0), none, behind, none) : x;
+    high[axis] = room - x.dim[axis];
+    x = high[axis] ? hlo_pad(m, x, hlo_number(m, x.dtype, 0), none, high, none) : x;
     for (int i = 1; i < parts; at += size[i++]) {
         for (int k = 0; k < x.ndim; k++)
             start[k] = k == axis ? hlo_word(m, ZL_INT32, (uint64_t)at) : hlo_number(m, ZL_INT32, 0);
