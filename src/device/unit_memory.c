@@ -576,7 +576,7 @@ struct storage *device_storage(const struct device *d, int unit, int lane, size_
 
 enum way { TO_UNIT, TO_HOST, TO_ROOM }; // the direction of a copy; TO_ROOM: to pages that the device pinned
 
-static bool ask_for_copy(const struct device *d, int unit, int lane, void *to, const void *from, size_t bytes,
+static bool copy_on_lane(const struct device *d, int unit, int lane, void *to, const void *from, size_t bytes,
                          enum way way) {
     return way == TO_ROOM ? d->receive(unit, lane, to, from, bytes)
                           : d->copy(unit, lane, to, from, bytes, way == TO_HOST);
@@ -587,9 +587,9 @@ static bool copy_bytes(const struct device *d, int unit, int lane, void *to, con
                        enum way way) {
     bool to_host = way != TO_UNIT;
     if (!profile_is_on())
-        return ask_for_copy(d, unit, lane, to, from, bytes, way);
+        return copy_on_lane(d, unit, lane, to, from, bytes, way);
     int64_t begin = clock_ticks();
-    bool ok = ask_for_copy(d, unit, lane, to, from, bytes, way);
+    bool ok = copy_on_lane(d, unit, lane, to, from, bytes, way);
     profile_add(&(struct profile_record){.kind = PROFILE_COPY,
                                          .unit = (uint8_t)unit,
                                          .lane = (uint8_t)lane,

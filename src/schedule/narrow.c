@@ -19,7 +19,7 @@
 // Says how a call of the tape is narrowed.
 struct part {
     struct range range; // of its output, requested by its readers; if it begins: of its input
-    uint32_t asked;     // number of requests
+    uint32_t requests;  // number of requests
     bool differs;       // readers request different ranges
     bool is_narrowed;   // only that range is computed
     bool begins;        // a slice at which narrowing begins
@@ -31,7 +31,7 @@ struct narrowing {
     struct part *part;
 };
 
-// Asking ----------------------------------------------------------------------------------------------------
+// Requests --------------------------------------------------------------------------------------------------
 
 // Returns how many elements narrowing must save to be worth it.
 static int64_t least(void) {
@@ -84,21 +84,21 @@ static bool any_candidate(const struct tape *t) {
     return false;
 }
 
-static void ask(struct narrowing *n, int reader, zl_array x, const struct range *r) {
+static void request(struct narrowing *n, int reader, zl_array x, const struct range *r) {
     int slot = tape_slot(n->tape, x);
     if (slot < 0 || r->axis < 0 || tape_stream(n->tape, slot) != tape_stream(n->tape, reader))
         return;
     struct part *p = &n->part[slot];
-    p->differs = p->differs || (p->asked && !range_is_same(&p->range, r));
+    p->differs = p->differs || (p->requests && !range_is_same(&p->range, r));
     p->range = *r;
-    p->asked++;
+    p->requests++;
 }
 
 static bool can_narrow(const struct narrowing *n, int slot) {
     const struct part *p = &n->part[slot];
     const struct call *c = n->tape->call[slot];
     struct range r;
-    if (!p->asked || p->differs || p->asked != n->tape->uses[slot] || !is_alone(n->tape, slot))
+    if (!p->requests || p->differs || p->requests != n->tape->uses[slot] || !is_alone(n->tape, slot))
         return false;
     for (int k = 0; k < c->inputs; k++)
         if (!range_of_input(c, k, &p->range, &r))
@@ -106,7 +106,7 @@ static bool can_narrow(const struct narrowing *n, int slot) {
     return c->inputs > 0;
 }
 
-static void ask_all(struct narrowing *n) {
+static void request_all(struct narrowing *n) {
     for (int slot = n->tape->calls - 1; slot >= 0; slot--) {
         struct part *p = &n->part[slot];
         const struct call *c = n->tape->call[slot];
@@ -114,9 +114,9 @@ static void ask_all(struct narrowing *n) {
         if ((p->is_narrowed = can_narrow(n, slot))) {
             for (int k = 0; k < c->inputs; k++)
                 if (range_of_input(c, k, &p->range, &r))
-                    ask(n, slot, c->in[k], &r);
+                    request(n, slot, c->in[k], &r);
         } else if ((p->begins = is_candidate(n->tape, slot) && range_of_slice(c, &p->range))) {
-            ask(n, slot, c->in[0], &p->range);
+            request(n, slot, c->in[0], &p->range);
         }
     }
 }
@@ -328,7 +328,7 @@ bool narrow_tape(const struct tape *tape, bool *changed) {
     if (!n.part)
         return false;
     enum outcome outcome = NOTHING;
-    ask_all(&n);
+    request_all(&n);
     if (keep_views(&n)) {
         zl_scope scope = zl_scope_begin();
         outcome = record_all(&n);
