@@ -426,7 +426,7 @@ static void free_blocks(struct unit *u) {
 }
 
 static void clear_cache(void) {
-    device_rooms_clear();
+    device_pinned_clear();
     for (struct unit *u = atomic_load_explicit(&units, memory_order_acquire); u; u = u->next)
         if (!device_is_lost(u->device))
             free_blocks(u);
@@ -574,12 +574,13 @@ struct storage *device_storage(const struct device *d, int unit, int lane, size_
     return r ? storage_elsewhere(bytes, r) : NULL;
 }
 
-enum way { TO_UNIT, TO_HOST, TO_ROOM }; // the direction of a copy; TO_ROOM: to pages that the device pinned
+// The direction of a copy; TO_PINNED: to pages that the device pinned.
+enum way { TO_UNIT, TO_HOST, TO_PINNED };
 
 static bool copy_on_lane(const struct device *d, int unit, int lane, void *to, const void *from, size_t bytes,
                          enum way way) {
-    return way == TO_ROOM ? d->receive(unit, lane, to, from, bytes)
-                          : d->copy(unit, lane, to, from, bytes, way == TO_HOST);
+    return way == TO_PINNED ? d->receive(unit, lane, to, from, bytes)
+                            : d->copy(unit, lane, to, from, bytes, way == TO_HOST);
 }
 
 // Copies, and adds a record of the copy to the profile if one is on.
@@ -635,13 +636,13 @@ static void *host_of(const struct storage *s) {
 }
 
 // Returns memory for the host's copy of s, a replica of which is on a unit, or NULL and an error.
-static void *room_for(struct storage *s, const struct replica *r, enum way *way) {
-    struct room *room = device_room_take(r->device, r->unit, s->bytes);
-    *way = room ? TO_ROOM : TO_HOST;
-    if (!room)
+static void *host_memory_for(struct storage *s, const struct replica *r, enum way *way) {
+    struct pinned_block *block = device_pinned_take(r->device, r->unit, s->bytes);
+    *way = block ? TO_PINNED : TO_HOST;
+    if (!block)
         return storage_host_room(s);
-    storage_lend_host(s, device_room_give, room);
-    return device_room_memory(room);
+    storage_lend_host(s, device_pinned_give, block);
+    return device_pinned_address(block);
 }
 
 // Copies a storage to the host from its first replica: all replicas hold the same values. Under `lock`.
@@ -652,7 +653,7 @@ static bool copy_to_host(struct storage *s) {
     if (!device_check(r->device))
         return false;
     enum way way;
-    void *data = replica_is_sound(r) ? room_for(s, r, &way) : NULL;
+    void *data = replica_is_sound(r) ? host_memory_for(s, r, &way) : NULL;
     if (!data)
         return false;
     bool ok = copy_down(r, data, MIN_OF(s->bytes, r->bytes), way);
