@@ -36,9 +36,9 @@ static int64_t span(int64_t size, int64_t dilation) {
 
 static int64_t output_size(zl_array x, zl_array w, const struct conv *v, int i) {
     const struct conv_axis *a = &v->axis[i];
-    int64_t room =
+    int64_t left =
         span(x->dim[i + 1], a->input_dilation) + a->low + a->high - span(w->dim[i + 1], a->dilation);
-    return room < 0 ? 0 : room / a->stride + 1;
+    return left < 0 ? 0 : left / a->stride + 1;
 }
 
 // Returns whether each element of the result depends only on the input at the same position: a matrix
@@ -337,12 +337,12 @@ static bool check_axis(const char *function, zl_array x, zl_array w, const struc
                            function, (long long)x->dim[i + 1], (long long)w->dim[i + 1],
                            (long long)a->input_dilation, (long long)a->dilation);
     int64_t kernel = span(w->dim[i + 1], a->dilation);
-    int64_t room = span(x->dim[i + 1], a->input_dilation) + a->low + a->high;
-    return room >= kernel ||
+    int64_t length = span(x->dim[i + 1], a->input_dilation) + a->low + a->high;
+    return length >= kernel ||
            error_false(
                ZL_ERROR_SHAPE,
                "%s: the kernel spans %lld elements along axis %d, the padded input of shape %s only %lld",
-               function, (long long)kernel, i + 1, array_text(x), (long long)room);
+               function, (long long)kernel, i + 1, array_text(x), (long long)length);
 }
 
 // Lists of numbers, one for each axis -----------------------------------------------------------------------

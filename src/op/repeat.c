@@ -27,7 +27,7 @@ zl_array zl_repeat(zl_array array, int64_t repeats, int axis) {
     int at = array ? shape_axis("zl_repeat", axis, array->ndim) : -1;
     if (at < 0)
         return NULL;
-    OP_ROOM(int64_t, dim, 2 * array->ndim + 1);
+    OP_TEMP(int64_t, dim, 2 * array->ndim + 1);
     if (!dim)
         return NULL;
     // result: the sizes of the result; dim: the same with an extra axis for the copies of an element
@@ -57,7 +57,7 @@ zl_array zl_tile(zl_array a, zl_shape reps) {
     if (!a || !op_check_list("zl_tile", reps))
         return NULL;
     int ndim = MAX_OF(a->ndim, reps.ndim);
-    OP_ROOM(int64_t, dim, 5 * ndim); // for every axis two sizes: copies and size, then 1 and size; then the
+    OP_TEMP(int64_t, dim, 5 * ndim); // for every axis two sizes: copies and size, then 1 and size; then the
                                      // sizes of the result
     if (!dim)
         return NULL;

@@ -150,7 +150,7 @@ static zl_array record_range(const struct call *c, const zl_array *in, const str
     bool is_reshape = c->op == &op_reshape || c->op == &op_flatten || c->op == &op_unflatten;
     if (!is_reshape && c->op != &op_broadcast_to)
         return c->op->record(c, in, &out) ? out : NULL;
-    OP_ROOM(int64_t, dim, y->ndim);
+    OP_TEMP(int64_t, dim, y->ndim);
     for (int i = 0; dim && i < y->ndim; i++)
         dim[i] = range_size(y, i, r);
     return !dim         ? NULL
@@ -159,7 +159,7 @@ static zl_array record_range(const struct call *c, const zl_array *in, const str
 }
 
 static zl_array make_narrowed(struct narrowing *n, const struct call *c, const struct range *r) {
-    OP_ROOM(zl_array, in, c->inputs);
+    OP_TEMP(zl_array, in, c->inputs);
     for (int k = 0; in && k < c->inputs; k++) {
         const struct part *from = part_of(n, c->in[k]);
         struct range needed;
@@ -182,7 +182,7 @@ static void widen(int64_t *arg, int ndim, int axis) {
 // Records slice c, at which narrowing begins, again on its narrowed input: it takes all of the narrowed axis.
 static zl_array make_rest(const struct call *c, zl_array in, int axis) {
     int ndim = in->ndim;
-    OP_ROOM(int64_t, arg, c->args);
+    OP_TEMP(int64_t, arg, c->args);
     if (!arg)
         return NULL;
     memcpy(arg, call_args(c), sizeof *arg * (size_t)c->args);

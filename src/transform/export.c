@@ -166,7 +166,7 @@ static bool broadcasts_to(zl_array x, zl_array y) {
 // whether that broadcasts to it.
 static bool is_product(zl_array y, int inputs, const zl_array *in) {
     zl_array a = in[0], b = in[1];
-    OP_ROOM(int64_t, dim, MAX_OF(a->ndim, b->ndim));
+    OP_TEMP(int64_t, dim, MAX_OF(a->ndim, b->ndim));
     int batch = dim && a->ndim >= 2 && b->ndim >= 2
                     ? shape_broadcast(a->ndim - 2, a->dim, b->ndim - 2, b->dim, dim)
                     : -1;
@@ -384,7 +384,7 @@ static bool make_inputs(struct function_inputs *f, int count, const zl_array *in
 }
 
 static bool is_new(const zl_exporter *e, int count, const zl_array *in, int named, const char *const *name) {
-    OP_ROOM(int, order, count);
+    OP_TEMP(int, order, count);
     for (int i = 0; order && i < e->count; i++)
         if (function_inputs_match(&e->inputs[i], e->shapeless, count, in, named, name, order))
             return error_false(ZL_ERROR_STATE,

@@ -33,7 +33,7 @@ static bool heard(bool ok) {
 
 static bool tell_arrays(const struct telling *t) {
     const struct replay *r = t->r;
-    OP_ROOM(zl_array, list, (int64_t)r->results + r->kept_count);
+    OP_TEMP(zl_array, list, (int64_t)r->results + r->kept_count);
     if (!list)
         return false;
     for (int i = 0; i < r->results; i++)
@@ -46,7 +46,7 @@ static bool tell_arrays(const struct telling *t) {
 
 static bool tell_step(struct telling *t, const struct step *s) {
     zl_step step;
-    OP_ROOM(zl_array, input, s->call->inputs);
+    OP_TEMP(zl_array, input, s->call->inputs);
     if (!input || !primitive_show(s->call, &t->room, &step))
         return false;
     for (int i = 0; i < s->call->inputs; i++)
@@ -75,7 +75,7 @@ static bool tell(const struct replay *r, const zl_listener *listener, const zl_a
 
 static bool trace_and_tell(struct trace *t, zl_fn f, int count, const zl_array *in,
                            const zl_listener *listener) {
-    OP_ROOM(zl_array, tracer, count);
+    OP_TEMP(zl_array, tracer, count);
     zl_outputs results = {0};
     bool ok = tracer;
     for (int i = 0; ok && i < count; i++)

@@ -86,7 +86,7 @@ static bool bring_all(const struct kernel_place *p, struct operands *o, const st
     if (!bring(p, &o->a, a, by_sums ? BY_ROWS : AS_IT_LIES, dtype, &o->a_copy) ||
         !bring(p, &o->b, b, by_sums ? BY_COLUMNS : AS_IT_LIES, dtype, &o->b_copy))
         return false;
-    OP_ROOM(int64_t, room, 2 * (int64_t)a->ndim);
+    OP_TEMP(int64_t, room, 2 * (int64_t)a->ndim);
     if (!room)
         return false;
     int64_t *dense_a = room, *dense_b = room + a->ndim;

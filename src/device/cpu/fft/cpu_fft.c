@@ -323,7 +323,7 @@ bool cpu_fft(const struct call *c) {
     zl_array x = c->in[0], out = call_output(c, 0);
     const int64_t *arg = call_args(c);
     struct transform t = {.which = (enum fft)arg[0], .n = arg[2], .scale = (float)op_arg_double(arg[3])};
-    OP_ROOM(int64_t, dim, out->ndim);
+    OP_TEMP(int64_t, dim, out->ndim);
     atomic_init(&t.failed, false);
     t.half = t.n / 2;
     t.whole = x->dtype == ZL_FLOAT32 && t.which != FFT_REAL;
