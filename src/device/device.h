@@ -192,7 +192,7 @@ struct storage *device_adopt(const struct device *d, int unit, int lane, const s
 // Writes the form in which the unit holds, or will hold, the base array that x is a view of, with at most
 // ndim + 1 axes. x has a storage. Returns the number of axes.
 int device_form(const struct device *d, int unit, zl_array x, zl_dtype *dtype, int64_t *dim,
-                struct form_room *room);
+                struct form_bound *bound);
 // Returns the device that alone has the values of s, or NULL if the host has them.
 const struct device *device_home(const struct storage *s);
 // Makes the host's copy of s; returns false, with an error, if that fails.

@@ -542,7 +542,7 @@ static struct replica *new_buffer(const struct device *d, int unit, int lane, co
     struct unit *u = find(d, unit);
     struct replica *r = slab_alloc(sizeof *r);
     struct buffer_form *own =
-        r ? buffer_form_new((zl_dtype)form->dtype, form->ndim, form->dim, form->room) : NULL;
+        r ? buffer_form_new((zl_dtype)form->dtype, form->ndim, form->dim, form->bound) : NULL;
     size_t bytes = (size_t)buffer_form_size(form) * zl_dtype_size((zl_dtype)form->dtype);
     if (u && own && allocator_count((int64_t)buffer_form_bytes(form), !u->is_host)) {
         *r = (struct replica){.device = d,
@@ -640,7 +640,7 @@ static void *host_memory_for(struct storage *s, const struct replica *r, enum wa
     struct pinned_block *block = device_pinned_take(r->device, r->unit, s->bytes);
     *way = block ? TO_PINNED : TO_HOST;
     if (!block)
-        return storage_host_room(s);
+        return storage_host_memory(s);
     storage_lend_host(s, device_pinned_give, block);
     return device_pinned_address(block);
 }
@@ -777,20 +777,20 @@ static const struct replica *replica_reaching(const struct device *d, int unit, 
     const struct replica *found = NULL;
     for (const struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire); r; r = r->next)
         if (r->device == d && r->unit == unit && r->form && (int64_t)r->bytes >= bytes &&
-            (r->form->room.axis < 0 || r->form->ndim <= axes) &&
+            (r->form->bound.axis < 0 || r->form->ndim <= axes) &&
             (r->form->dtype == dtype || (!found && !host_of(s))))
             found = r;
     return found;
 }
 
 int device_form(const struct device *d, int unit, zl_array x, zl_dtype *dtype, int64_t *dim,
-                struct form_room *room) {
+                struct form_bound *bound) {
     const struct storage *s = x->storage;
     int64_t item = (int64_t)array_item(x), first, last, elements = (int64_t)s->bytes / item;
     shape_span(x->ndim, x->dim, array_stride(x), x->offset, &first, &last);
     const struct replica *r =
         replica_reaching(d, unit, s, (zl_dtype)x->dtype, (last + 1) * item, x->ndim + 1);
-    *room = r ? r->form->room : (struct form_room){.axis = -1};
+    *bound = r ? r->form->bound : (struct form_bound){.axis = -1};
     *dtype = r ? (zl_dtype)r->form->dtype : (zl_dtype)x->dtype;
     if (r && r->form->ndim <= x->ndim + 1) {
         memcpy(dim, r->form->dim, sizeof *dim * (size_t)r->form->ndim);

@@ -123,7 +123,7 @@ static bool lie_alike(zl_array out, zl_array x) {
     if (array_is(x, ARRAY_CONTIGUOUS))
         return array_is(out, ARRAY_CONTIGUOUS) && x->size == out->size;
     return shape_equal(x->ndim, x->dim, out->ndim, out->dim) &&
-           shape_lies_alike(x->ndim, x->dim, array_stride(x), array_stride(out));
+           shape_same_layout(x->ndim, x->dim, array_stride(x), array_stride(out));
 }
 
 // Returns whether `out` may take the memory of x: the kernel then writes each element where it has read one.

@@ -509,7 +509,7 @@ zl_imported *zl_import(const char *path) {
     if (!path)
         return error_set(ZL_ERROR_VALUE, "%s: no path", function);
     bool is_first = !zl_error();
-    char *file = file_read_most(path, allocator_room(), &bytes);
+    char *file = file_read_most(path, allocator_available(), &bytes);
     zl_imported *f = file ? function_read(path, (const uint8_t *)file, bytes) : NULL;
     memory_free(file);
     if (!f && is_first)

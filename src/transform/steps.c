@@ -12,7 +12,7 @@ struct telling {
     const struct replay *r;
     const zl_listener *listener;
     zl_array *array;
-    struct primitive_room room;
+    struct primitive_step memory;
 };
 
 static void place(struct telling *t, const zl_array *tracer) {
@@ -47,7 +47,7 @@ static bool tell_arrays(const struct telling *t) {
 static bool tell_step(struct telling *t, const struct step *s) {
     zl_step step;
     OP_TEMP(zl_array, input, s->call->inputs);
-    if (!input || !primitive_show(s->call, &t->room, &step))
+    if (!input || !primitive_show(s->call, &t->memory, &step))
         return false;
     for (int i = 0; i < s->call->inputs; i++)
         input[i] = t->array[t->r->in[s->in + i]];
@@ -69,7 +69,7 @@ static bool tell(const struct replay *r, const zl_listener *listener, const zl_a
     for (int i = 0; ok && i < r->steps; i++)
         ok = tell_step(&t, &r->step[i]);
     memory_free(t.array);
-    primitive_room_free(&t.room);
+    primitive_step_free(&t.memory);
     return ok;
 }
 

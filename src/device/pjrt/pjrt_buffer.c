@@ -57,7 +57,7 @@ static void *put(int unit, const struct buffer_form *form, const void *from) {
 
 // Makes a buffer; the spare room of a form is filled with zeros.
 void *pjrt_put(int unit, const struct buffer_form *form, const void *from) {
-    if (form->room.axis < 0)
+    if (form->bound.axis < 0)
         return put(unit, form, from);
     void *all = memory_alloc(buffer_form_bytes(form));
     if (!all)
@@ -84,7 +84,7 @@ static bool get(void *buffer, const struct buffer_form *form, void *to) {
 
 bool pjrt_get(int unit, void *buffer, const struct buffer_form *form, void *to) {
     (void)unit;
-    if (form->room.axis < 0)
+    if (form->bound.axis < 0)
         return get(buffer, form, to);
     void *all = memory_alloc(buffer_form_bytes(form));
     bool ok = all && get(buffer, form, all);

@@ -183,7 +183,7 @@ struct execution {
 static bool put_words(struct execution *e) {
     const struct hlo_program *h = e->hlo;
     struct buffer_form *form =
-        buffer_form_new(ZL_UINT32, 1, (int64_t[]){h->words}, (struct form_room){.axis = -1});
+        buffer_form_new(ZL_UINT32, 1, (int64_t[]){h->words}, (struct form_bound){.axis = -1});
     uint32_t *word = memory_alloc(sizeof *word * (size_t)h->words);
     if (word)
         memcpy(word, h->word, sizeof *word * (size_t)h->words);
