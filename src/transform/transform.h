@@ -183,8 +183,8 @@ struct primitive_step {
     int64_t *word; // memory for the numbers in lists
     int arguments, words;
 };
-// Fills in everything of a zl_step except its arrays. It is valid until `memory` is used again. Returns false,
-// with an error, if memory runs out.
+// Fills in everything of a zl_step except its arrays. It is valid until `memory` is used again. Returns
+// false, with an error, if memory runs out.
 bool primitive_show(const struct call *c, struct primitive_step *memory, zl_step *step);
 // Frees its memory.
 void primitive_step_free(struct primitive_step *memory);
