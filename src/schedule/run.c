@@ -136,13 +136,6 @@ static bool can_take(zl_array out, zl_array x) {
     return storage_is_unique(x->storage) && x->storage->bytes >= bytes && x->storage->bytes <= most;
 }
 
-static bool is_given_twice(const struct call *c, zl_array x) {
-    int times = 0;
-    for (int i = 0; i < c->inputs; i++)
-        times += c->in[i] == x;
-    return times > 1;
-}
-
 // Tells other devices that the storage is overwritten on this one, which makes their copies stale.
 static bool claim(const struct run *r, struct storage *s) {
     const struct device *d = r->segment->device;
@@ -154,7 +147,8 @@ static bool take_over(struct run *r, int index, zl_array out, uint64_t in_place)
     struct call *c = r->binding.call[index];
     for (uint64_t dies = r->dies[index] & in_place; dies; dies &= dies - 1) {
         zl_array x = c->in[__builtin_ctzll(dies)];
-        if (!can_take(out, x) || (in_place != UINT64_MAX && is_given_twice(c, x)) || !claim(r, x->storage))
+        if (!can_take(out, x) || (in_place != UINT64_MAX && schedule_reads_twice(c, x)) ||
+            !claim(r, x->storage))
             continue;
         out->storage = x->storage; // x keeps it until the call is finished, so that the kernel can read it
         r->donations++;
