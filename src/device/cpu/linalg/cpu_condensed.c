@@ -39,12 +39,6 @@ struct areas {
     int *iwork;
 };
 
-static void *take(char *workspace, size_t *used, size_t bytes) {
-    char *part = workspace ? workspace + *used : NULL;
-    *used += cpu_factor_aligned(bytes);
-    return part;
-}
-
 static bool wants_vectors(const struct factor *f) {
     return f->c->outputs > 1;
 }
@@ -54,15 +48,15 @@ static bool wants_vectors(const struct factor *f) {
 static size_t place(const struct factor *f, size_t rows, size_t cols, char *workspace, struct areas *a) {
     size_t item = (size_t)f->item, used = cpu_factor_aligned(rows * cols * item);
     bool vectors = wants_vectors(f);
-    a->c.d = take(workspace, &used, cols * item);
-    a->c.e = take(workspace, &used, cols * item);
-    a->c.tau = take(workspace, &used, cols * item);
-    a->c.tau_row = take(workspace, &used, cols * item);
-    a->c.workspace = take(workspace, &used, 4 * (rows + cols) * item);
-    a->left = take(workspace, &used, vectors ? rows * rows * item : item);
-    a->right = take(workspace, &used, vectors ? cols * cols * item : item);
-    a->work = take(workspace, &used, (size_t)f->work[0] * item);
-    a->iwork = take(workspace, &used, (size_t)f->work[1] * sizeof(int));
+    a->c.d = cpu_factor_take(workspace, &used, cols * item);
+    a->c.e = cpu_factor_take(workspace, &used, cols * item);
+    a->c.tau = cpu_factor_take(workspace, &used, cols * item);
+    a->c.tau_row = cpu_factor_take(workspace, &used, cols * item);
+    a->c.workspace = cpu_factor_take(workspace, &used, 4 * (rows + cols) * item);
+    a->left = cpu_factor_take(workspace, &used, vectors ? rows * rows * item : item);
+    a->right = cpu_factor_take(workspace, &used, vectors ? cols * cols * item : item);
+    a->work = cpu_factor_take(workspace, &used, (size_t)f->work[0] * item);
+    a->iwork = cpu_factor_take(workspace, &used, (size_t)f->work[1] * sizeof(int));
     return used;
 }
 

@@ -37,14 +37,6 @@ static size_t real_size(const struct factor *f) {
     return f->dtype == ZL_FLOAT64 ? 8 : 4;
 }
 
-// Returns the next `bytes` bytes of workspace and adds them to *used. If workspace is NULL, only adds them
-// and returns NULL.
-static void *take(char *workspace, size_t *used, size_t bytes) {
-    char *part = workspace ? workspace + *used : NULL;
-    *used += cpu_factor_aligned(bytes);
-    return part;
-}
-
 bool cpu_spectrum_failed(const struct factor *f, int info) {
     return error_false(ZL_ERROR_DEVICE,
                        "%s: the values of a matrix of shape %s were not found (LAPACK says %d)",
@@ -71,12 +63,12 @@ static bool wants_vectors(const struct factor *f) {
 static size_t svd_place(const struct factor *f, char *workspace, struct svd_areas *a) {
     size_t m = (size_t)f->m, n = (size_t)f->n, k = MIN_OF(m, n), item = (size_t)f->item;
     size_t used = 0;
-    a->s = take(workspace, &used, k * real_size(f));
-    a->u = take(workspace, &used, wants_vectors(f) ? m * m * item : 0);
-    a->vt = take(workspace, &used, wants_vectors(f) ? n * n * item : 0);
-    a->work = take(workspace, &used, (size_t)f->work[0] * item);
-    a->rwork = take(workspace, &used, svd_rwork(f));
-    a->iwork = take(workspace, &used, 8 * k * sizeof(int));
+    a->s = cpu_factor_take(workspace, &used, k * real_size(f));
+    a->u = cpu_factor_take(workspace, &used, wants_vectors(f) ? m * m * item : 0);
+    a->vt = cpu_factor_take(workspace, &used, wants_vectors(f) ? n * n * item : 0);
+    a->work = cpu_factor_take(workspace, &used, (size_t)f->work[0] * item);
+    a->rwork = cpu_factor_take(workspace, &used, svd_rwork(f));
+    a->iwork = cpu_factor_take(workspace, &used, 8 * k * sizeof(int));
     return used;
 }
 
@@ -136,10 +128,10 @@ struct eigh_areas {
 
 static size_t eigh_place(const struct factor *f, char *workspace, struct eigh_areas *a) {
     size_t used = 0;
-    a->w = take(workspace, &used, (size_t)f->n * real_size(f));
-    a->work = take(workspace, &used, (size_t)f->work[0] * (size_t)f->item);
-    a->rwork = take(workspace, &used, (size_t)f->work[1] * 4);
-    a->iwork = take(workspace, &used, (size_t)f->work[2] * sizeof(int));
+    a->w = cpu_factor_take(workspace, &used, (size_t)f->n * real_size(f));
+    a->work = cpu_factor_take(workspace, &used, (size_t)f->work[0] * (size_t)f->item);
+    a->rwork = cpu_factor_take(workspace, &used, (size_t)f->work[1] * 4);
+    a->iwork = cpu_factor_take(workspace, &used, (size_t)f->work[2] * sizeof(int));
     return used;
 }
 
@@ -198,11 +190,11 @@ struct eig_areas {
 static size_t eig_place(const struct factor *f, char *workspace, struct eig_areas *a) {
     size_t n = (size_t)f->n, item = (size_t)f->item;
     size_t used = 0;
-    a->re = take(workspace, &used, n * item);
-    a->im = take(workspace, &used, n * item);
-    a->vectors = take(workspace, &used, wants_vectors(f) ? n * n * item : item);
-    a->work = take(workspace, &used, (size_t)f->work[0] * item);
-    a->rwork = take(workspace, &used, is_complex(f) ? 2 * n * 4 : 0);
+    a->re = cpu_factor_take(workspace, &used, n * item);
+    a->im = cpu_factor_take(workspace, &used, n * item);
+    a->vectors = cpu_factor_take(workspace, &used, wants_vectors(f) ? n * n * item : item);
+    a->work = cpu_factor_take(workspace, &used, (size_t)f->work[0] * item);
+    a->rwork = cpu_factor_take(workspace, &used, is_complex(f) ? 2 * n * 4 : 0);
     return used;
 }
 

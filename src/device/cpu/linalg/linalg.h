@@ -63,6 +63,13 @@ int cpu_factor_work(const struct factor *f, const void *answer);
 static inline size_t cpu_factor_aligned(size_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
+// Returns the next `bytes` bytes of workspace and adds them, aligned, to *used. If workspace is NULL, only
+// adds them and returns NULL.
+static inline void *cpu_factor_take(char *workspace, size_t *used, size_t bytes) {
+    char *part = workspace ? workspace + *used : NULL;
+    *used += cpu_factor_aligned(bytes);
+    return part;
+}
 
 // condense.c: reduces real column-major matrices by Householder reflections, which are left in the matrices
 // as LAPACK leaves them.
