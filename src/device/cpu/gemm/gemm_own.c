@@ -47,10 +47,6 @@ struct own {
     atomic_bool *failed; // memory ran out
 };
 
-static int64_t divide_up(int64_t count, int64_t by) {
-    return (count + by - 1) / by;
-}
-
 // Packing ---------------------------------------------------------------------------------------------------
 
 static size_t packed_bytes(const struct own *o, int64_t columns) {
