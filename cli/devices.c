@@ -53,7 +53,7 @@ static const char *name_of(const zl_device_info *info, char *out, size_t bytes) 
 }
 
 // Opens a device, which may then report more about itself.
-static void ask_more(int index, zl_device_info *info) {
+static void query_details(int index, zl_device_info *info) {
     char name[64];
     zl_op_support s;
     if (!zl_device_support(name_of(info, name, sizeof name), 0, &s))
@@ -187,7 +187,7 @@ static int run(const struct invocation *call) {
     zl_device_info info;
     for (int i = 0; zl_device(i, &info); i++) {
         if (info.available && wants_support)
-            ask_more(i, &info);
+            query_details(i, &info);
         if (info.available)
             print_available(&info);
         if (info.available && wants_support)

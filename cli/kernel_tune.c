@@ -364,7 +364,7 @@ static int tune(struct tuning *t) {
 
 // Finds the target in a process of its own: a driver that this process had opened could not be used by its
 // children, which compile and measure.
-static void ask_target(struct tuning *t) {
+static void query_target(struct tuning *t) {
     int ends[2];
     char said[sizeof t->target + 1] = "";
     snprintf(t->target, sizeof t->target, "%s", zl_kernel_target(0));
@@ -394,7 +394,7 @@ static int run_tune(const struct invocation *call) {
                        .text = cli_read_all(call->operands[0]),
                        .timeout = timeout ? strtod(timeout, NULL) : 30};
     cli_catch_interrupts();
-    ask_target(&t);
+    query_target(&t);
     int code = !t.text          ? cli_fail(call, "cannot read %s: %s", call->operands[0], strerror(errno))
                : t.timeout <= 0 ? cli_usage(call, "--timeout takes seconds, not '%s'", timeout)
                                 : tune(&t);

@@ -25,7 +25,7 @@ static bool find_plugin(const struct bench_machine *machine, char *path, size_t 
 
 // Starts `zellige bench kinds`, which is killed if it takes too long. Returns its output, or NULL if it
 // cannot be started.
-static FILE *ask_plugin(const char *path, pid_t *child) {
+static FILE *query_plugin(const char *path, pid_t *child) {
     int from[2];
     if (pipe2(from, O_CLOEXEC))
         return NULL;
@@ -50,7 +50,7 @@ static FILE *ask_plugin(const char *path, pid_t *child) {
 static bool read_kind(const char *path, char *kind, size_t bytes, int *count) {
     char line[128];
     pid_t child = -1;
-    FILE *in = ask_plugin(path, &child);
+    FILE *in = query_plugin(path, &child);
     *count = 0;
     while (in && fgets(line, sizeof line, in)) {
         line[strcspn(line, "\n")] = 0;

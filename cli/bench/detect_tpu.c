@@ -37,7 +37,7 @@ static int connect_to(const char *host, const char *port) {
 }
 
 // Asks for an attribute. `out` receives the answer with its header. Returns false if there is no such server.
-static bool ask_metadata(const char *host, const char *attribute, char *out, size_t bytes) {
+static bool fetch_metadata(const char *host, const char *attribute, char *out, size_t bytes) {
     char request[512], name[128], *port;
     snprintf(name, sizeof name, "%s", host);
     port = strchr(name, ':');
@@ -78,7 +78,7 @@ static const char *metadata_host(const struct bench_machine *machine) {
 static bool type_by_metadata(const struct bench_machine *machine, char *type, size_t bytes) {
     char text[8192];
     const char *host = metadata_host(machine);
-    if (!host || !ask_metadata(host, "tpu-env", text, sizeof text))
+    if (!host || !fetch_metadata(host, "tpu-env", text, sizeof text))
         return false;
     const char *at = strstr(text, "ACCELERATOR_TYPE:");
     if (!at)

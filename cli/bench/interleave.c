@@ -49,7 +49,7 @@ static void stop_server(struct server *s) {
 
 // Sends "work op dtype dims..." and returns the seconds of one sample; negative after an error, with the
 // message in `why`.
-static double ask(struct server *s, const struct bench_config *c, char *why, size_t bytes) {
+static double request(struct server *s, const struct bench_config *c, char *why, size_t bytes) {
     char line[512];
     if (cli_interrupted()) {
         snprintf(why, bytes, "interrupted");
@@ -78,7 +78,7 @@ static enum bench_verdict take_pairs(struct server server[2], const struct bench
     for (int round = from ? from : -1; round < from + ROUNDS; round++) // the very first round only warms up
         for (int turn = 0; turn < 2; turn++) {
             int which = turn ^ (round > 0 && round % 2); // the baseline first, in case both fail
-            double seconds = ask(&server[which], config, why, bytes);
+            double seconds = request(&server[which], config, why, bytes);
             if (seconds < 0)
                 return which ? BENCH_BROKEN : BENCH_INCOMPARABLE;
             if (round >= 0)

@@ -14,7 +14,7 @@ static const char kept[] = ".cluster_name";
 
 // Returns the JSON list that `sky ARGUMENT... --output json` prints, perhaps after other lines, to be freed
 // with text_json_free; NULL if the command fails.
-static text_json_value ask(const char *const *argument) {
+static text_json_value query(const char *const *argument) {
     struct cloud_words w = {.count = 0};
     char *said = NULL, error[256];
     cloud_add(&w, "sky");
@@ -65,7 +65,7 @@ bool cloud_read_clusters(const char *name, bool refresh, struct cloud_clusters *
         argument[count++] = "--refresh";
     if (name)
         argument[count++] = name;
-    text_json_value list = ask(argument);
+    text_json_value list = query(argument);
     out->at = calloc((size_t)text_json_count(list) + 1, sizeof *out->at);
     for (int i = 0; out->at && i < text_json_count(list); i++)
         read_cluster(text_json_at(list, i), &out->at[out->count++]);
@@ -74,7 +74,7 @@ bool cloud_read_clusters(const char *name, bool refresh, struct cloud_clusters *
 }
 
 void cloud_read_costs(struct cloud_clusters *clusters) {
-    text_json_value list = clusters->count ? ask((const char *[]){"cost-report", NULL}) : NULL;
+    text_json_value list = clusters->count ? query((const char *[]){"cost-report", NULL}) : NULL;
     for (int i = 0; i < text_json_count(list); i++) {
         text_json_value r = text_json_at(list, i);
         double seconds = text_json_number_of(r, "duration"), cost = text_json_number_of(r, "total_cost");

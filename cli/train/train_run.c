@@ -112,21 +112,21 @@ void train_close(struct train_run *run) {
 
 // Signals ---------------------------------------------------------------------------------------------------
 
-static volatile sig_atomic_t asked; // a signal has requested to stop
+static volatile sig_atomic_t stop_requested; // a signal has requested to stop
 
-static void ask_to_stop(int signal_number) {
+static void request_stop(int signal_number) {
     (void)signal_number;
-    asked = 1;
+    stop_requested = 1;
 }
 
 void train_catch_signals(void) {
     cli_catch_interrupts();
-    signal(SIGTERM, ask_to_stop);
-    signal(SIGUSR1, ask_to_stop);
+    signal(SIGTERM, request_stop);
+    signal(SIGUSR1, request_stop);
 }
 
 bool train_step(struct train_run *run, int count, const zl_array *in, zl_train_report *report, bool *stops) {
-    if (asked)
+    if (stop_requested)
         zl_trainer_stop(run->trainer);
     bool done = zl_trainer_step(run->trainer, count, in, report) && !cli_interrupted();
     *stops = done && report->stop;

@@ -277,12 +277,12 @@ static bool read_raw(struct text_template *t, size_t begin, size_t *at, char sig
     for (size_t p = from; p + 1 < t->bytes; p++) {
         if (strncmp(t->source + p, "{%", 2) != 0)
             continue;
-        char before = t->source[p + 2] == '-' || t->source[p + 2] == '+' ? t->source[p + 2] : 0, behind;
+        char before = t->source[p + 2] == '-' || t->source[p + 2] == '+' ? t->source[p + 2] : 0, after;
         size_t end;
-        if (!is_word_block(t, p + 2 + (before != 0), "endraw", &end, &behind))
+        if (!is_word_block(t, p + 2 + (before != 0), "endraw", &end, &after))
             continue;
         size_t data_end = end_of_data(t, from, p, before, false, from > 0 && t->source[from - 1] == '\n');
-        *at = behind == '-' ? skip_spaces(t, end) : behind != '+' && t->source[end] == '\n' ? end + 1 : end;
+        *at = after == '-' ? skip_spaces(t, end) : after != '+' && t->source[end] == '\n' ? end + 1 : end;
         return push_data(t, from, data_end);
     }
     return text_chat_wrong(t, begin, "{%% raw %%} has no {%% endraw %%}");
@@ -309,7 +309,7 @@ bool text_chat_lex(struct text_template *t) {
             continue;
         }
         size_t begin = at, end;
-        char sign = t->source[at + 2], behind;
+        char sign = t->source[at + 2], after;
         sign = sign == '-' || sign == '+' ? sign : 0;
         if (second == '{' && sign == '+')
             sign = 0; // an output has no such sign: this is an operator
@@ -319,9 +319,9 @@ bool text_chat_lex(struct text_template *t) {
         bool ok = true;
         if (second == '#')
             ok = read_comment(t, begin, &at);
-        else if (second == '%' && is_word_block(t, at, "raw", &end, &behind) && behind != '+') {
+        else if (second == '%' && is_word_block(t, at, "raw", &end, &after) && after != '+') {
             at = end;
-            ok = read_raw(t, begin, &at, behind);
+            ok = read_raw(t, begin, &at, after);
         } else
             ok = push(t, (struct token){.kind = second == '{' ? TOKEN_OUTPUT : TOKEN_BLOCK, .at = begin}) &&
                  read_tag(t, &at, second == '{');

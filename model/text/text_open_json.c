@@ -357,7 +357,7 @@ static bool read_template(struct reading *r, text_json_value step) {
     enum { MOST = 16 };
     text_json_value single = text_json_get(step, "single"), tokens = text_json_get(step, "special_tokens");
     struct text_tokenizer *t = r->t;
-    bool behind = false;
+    bool is_suffix = false;
     t->prefix = text_arena_get(&t->arena, sizeof *t->prefix * MOST);
     t->suffix = text_arena_get(&t->arena, sizeof *t->suffix * MOST);
     if (!t->prefix || !t->suffix)
@@ -365,15 +365,15 @@ static bool read_template(struct reading *r, text_json_value step) {
     for (int i = 0; i < text_json_count(single); i++) {
         text_json_value item = text_json_at(single, i), special = text_json_get(item, "SpecialToken");
         if (special) {
-            if (!read_special(r, tokens, text_json_text_of(special, "id"), behind ? t->suffix : t->prefix,
-                              behind ? &t->suffix_count : &t->prefix_count, MOST))
+            if (!read_special(r, tokens, text_json_text_of(special, "id"), is_suffix ? t->suffix : t->prefix,
+                              is_suffix ? &t->suffix_count : &t->prefix_count, MOST))
                 return false;
-        } else if (behind || strcmp(text_json_text_of(text_json_get(item, "Sequence"), "id"), "A") != 0)
+        } else if (is_suffix || strcmp(text_json_text_of(text_json_get(item, "Sequence"), "id"), "A") != 0)
             return refuse(r, "post_processor.single[%d] must be a SpecialToken, or the one Sequence A", i);
         else
-            behind = true;
+            is_suffix = true;
     }
-    return behind || refuse(r, "post_processor.single has no Sequence A");
+    return is_suffix || refuse(r, "post_processor.single has no Sequence A");
 }
 
 static bool read_post_processor(struct reading *r, text_json_value step) {

@@ -7,6 +7,11 @@
 
 #include <string.h>
 
+// Returns the least multiple of `to` that is not less than x.
+static inline int64_t round_up(int64_t x, int64_t to) {
+    return (x + to - 1) / to * to;
+}
+
 // Types that the ABI passes; the text of headers.c declares the same types under the vendor's names.
 struct dims {
     int32_t n, c, h, w;

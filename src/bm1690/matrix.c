@@ -179,7 +179,7 @@ static double product_cycles(const struct product *p, int inner) {
 bool run_product(struct command *command) {
     const struct view *out = command_operand(command, 0), *left = command_operand(command, 1),
                       *right = command_operand(command, 2);
-    bool is_turned =
+    bool is_swapped =
         command->operation == MM_TT; // if both operands are transposed, the rows of the result are those of
                                      // the right operand
     struct product p = {.out = out,
@@ -210,8 +210,8 @@ bool run_product(struct command *command) {
     p.left = memory_alloc(sizeof *p.left * (size_t)p.rows * (size_t)p.depth);
     p.right = memory_zero(sizeof *p.right * (size_t)p.depth * (size_t)p.padded);
     if (p.left && p.right) {
-        load_matrix(p.left, p.depth, is_turned ? right : left, false);
-        load_matrix(p.right, p.padded, is_turned ? left : right, command->operation == MM_NT);
+        load_matrix(p.left, p.depth, is_swapped ? right : left, false);
+        load_matrix(p.right, p.padded, is_swapped ? left : right, command->operation == MM_NT);
         int parts = (p.rows + ROWS - 1) / ROWS;
         if ((double)p.rows * p.columns * p.depth > 1e5)
             pool_run(parts, product_rows, &p);

@@ -66,10 +66,6 @@ bool operand_check_values(struct command *command) {
 
 // Layouts ---------------------------------------------------------------------------------------------------
 
-static int64_t round_up(int64_t x, int64_t to) {
-    return (x + to - 1) / to * to;
-}
-
 void operand_aligned_strides(int64_t *stride, int lane, struct dims dim, enum bm1690_dtype dtype) {
     stride[3] = 1;
     stride[2] = dim.w;

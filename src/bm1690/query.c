@@ -88,10 +88,6 @@ bool run_query_address(struct command *command) {
 
 // Strides of layouts ----------------------------------------------------------------------------------------
 
-static int64_t round_up(int64_t x, int64_t to) {
-    return (x + to - 1) / to * to;
-}
-
 static int64_t elements_of_vector(int64_t dtype) {
     int bytes = bm1690_dtype_bytes((enum bm1690_dtype)dtype);
     return bytes ? BM1690_VECTOR_BYTES / bytes : 1;

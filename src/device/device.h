@@ -192,7 +192,7 @@ struct storage *device_adopt(const struct device *d, int unit, int lane, const s
 // Writes the form in which the unit holds, or will hold, the base array that x is a view of, with at most
 // ndim + 1 axes. x has a storage. Returns the number of axes.
 int device_form(const struct device *d, int unit, zl_array x, zl_dtype *dtype, int64_t *dim,
-                struct form_room *room);
+                struct form_bound *bound);
 // Returns the device that alone has the values of s, or NULL if the host has them.
 const struct device *device_home(const struct storage *s);
 // Makes the host's copy of s; returns false, with an error, if that fails.
@@ -230,19 +230,19 @@ bool device_is_lost(const struct device *d);
 // Returns true if the device can be used, or false and an error if it is lost.
 bool device_check(const struct device *d);
 
-// host_room.c -----------------------------------------------------------------------------------------------
+// pinned_memory.c -------------------------------------------------------------------------------------------
 
 // Pinned (page-locked) memory of the host, for copies of what a unit holds, from a bounded cache.
-struct room;
-// Returns a room of at least `bytes`, for device_room_give, or NULL, without an error, if none is available:
-// ordinary memory serves as well.
-struct room *device_room_take(const struct device *d, int unit, size_t bytes);
-// Returns the address of the room's memory.
-void *device_room_memory(const struct room *r);
-// Returns a room to the cache, from any thread. Nothing may read or write it any more.
-void device_room_give(void *room);
-// Frees the rooms that are in the cache.
-void device_rooms_clear(void);
+struct pinned_block;
+// Returns a block of at least `bytes`, for device_pinned_give, or NULL, without an error, if none is
+// available: ordinary memory serves as well.
+struct pinned_block *device_pinned_take(const struct device *d, int unit, size_t bytes);
+// Returns the address of the block's memory.
+void *device_pinned_address(const struct pinned_block *r);
+// Returns a block to the cache, from any thread. Nothing may read or write it any more.
+void device_pinned_give(void *block);
+// Frees the blocks that are in the cache.
+void device_pinned_clear(void);
 
 // disk_cache.c ----------------------------------------------------------------------------------------------
 

@@ -426,7 +426,7 @@ static void free_blocks(struct unit *u) {
 }
 
 static void clear_cache(void) {
-    device_rooms_clear();
+    device_pinned_clear();
     for (struct unit *u = atomic_load_explicit(&units, memory_order_acquire); u; u = u->next)
         if (!device_is_lost(u->device))
             free_blocks(u);
@@ -542,7 +542,7 @@ static struct replica *new_buffer(const struct device *d, int unit, int lane, co
     struct unit *u = find(d, unit);
     struct replica *r = slab_alloc(sizeof *r);
     struct buffer_form *own =
-        r ? buffer_form_new((zl_dtype)form->dtype, form->ndim, form->dim, form->room) : NULL;
+        r ? buffer_form_new((zl_dtype)form->dtype, form->ndim, form->dim, form->bound) : NULL;
     size_t bytes = (size_t)buffer_form_size(form) * zl_dtype_size((zl_dtype)form->dtype);
     if (u && own && allocator_count((int64_t)buffer_form_bytes(form), !u->is_host)) {
         *r = (struct replica){.device = d,
@@ -574,12 +574,13 @@ struct storage *device_storage(const struct device *d, int unit, int lane, size_
     return r ? storage_elsewhere(bytes, r) : NULL;
 }
 
-enum way { TO_UNIT, TO_HOST, TO_ROOM }; // the direction of a copy; TO_ROOM: to pages that the device pinned
+// The direction of a copy; TO_PINNED: to pages that the device pinned.
+enum way { TO_UNIT, TO_HOST, TO_PINNED };
 
-static bool ask_for_copy(const struct device *d, int unit, int lane, void *to, const void *from, size_t bytes,
+static bool copy_on_lane(const struct device *d, int unit, int lane, void *to, const void *from, size_t bytes,
                          enum way way) {
-    return way == TO_ROOM ? d->receive(unit, lane, to, from, bytes)
-                          : d->copy(unit, lane, to, from, bytes, way == TO_HOST);
+    return way == TO_PINNED ? d->receive(unit, lane, to, from, bytes)
+                            : d->copy(unit, lane, to, from, bytes, way == TO_HOST);
 }
 
 // Copies, and adds a record of the copy to the profile if one is on.
@@ -587,9 +588,9 @@ static bool copy_bytes(const struct device *d, int unit, int lane, void *to, con
                        enum way way) {
     bool to_host = way != TO_UNIT;
     if (!profile_is_on())
-        return ask_for_copy(d, unit, lane, to, from, bytes, way);
+        return copy_on_lane(d, unit, lane, to, from, bytes, way);
     int64_t begin = clock_ticks();
-    bool ok = ask_for_copy(d, unit, lane, to, from, bytes, way);
+    bool ok = copy_on_lane(d, unit, lane, to, from, bytes, way);
     profile_add(&(struct profile_record){.kind = PROFILE_COPY,
                                          .unit = (uint8_t)unit,
                                          .lane = (uint8_t)lane,
@@ -635,13 +636,13 @@ static void *host_of(const struct storage *s) {
 }
 
 // Returns memory for the host's copy of s, a replica of which is on a unit, or NULL and an error.
-static void *room_for(struct storage *s, const struct replica *r, enum way *way) {
-    struct room *room = device_room_take(r->device, r->unit, s->bytes);
-    *way = room ? TO_ROOM : TO_HOST;
-    if (!room)
-        return storage_host_room(s);
-    storage_lend_host(s, device_room_give, room);
-    return device_room_memory(room);
+static void *host_memory_for(struct storage *s, const struct replica *r, enum way *way) {
+    struct pinned_block *block = device_pinned_take(r->device, r->unit, s->bytes);
+    *way = block ? TO_PINNED : TO_HOST;
+    if (!block)
+        return storage_host_memory(s);
+    storage_lend_host(s, device_pinned_give, block);
+    return device_pinned_address(block);
 }
 
 // Copies a storage to the host from its first replica: all replicas hold the same values. Under `lock`.
@@ -652,7 +653,7 @@ static bool copy_to_host(struct storage *s) {
     if (!device_check(r->device))
         return false;
     enum way way;
-    void *data = replica_is_sound(r) ? room_for(s, r, &way) : NULL;
+    void *data = replica_is_sound(r) ? host_memory_for(s, r, &way) : NULL;
     if (!data)
         return false;
     bool ok = copy_down(r, data, MIN_OF(s->bytes, r->bytes), way);
@@ -776,20 +777,20 @@ static const struct replica *replica_reaching(const struct device *d, int unit, 
     const struct replica *found = NULL;
     for (const struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire); r; r = r->next)
         if (r->device == d && r->unit == unit && r->form && (int64_t)r->bytes >= bytes &&
-            (r->form->room.axis < 0 || r->form->ndim <= axes) &&
+            (r->form->bound.axis < 0 || r->form->ndim <= axes) &&
             (r->form->dtype == dtype || (!found && !host_of(s))))
             found = r;
     return found;
 }
 
 int device_form(const struct device *d, int unit, zl_array x, zl_dtype *dtype, int64_t *dim,
-                struct form_room *room) {
+                struct form_bound *bound) {
     const struct storage *s = x->storage;
     int64_t item = (int64_t)array_item(x), first, last, elements = (int64_t)s->bytes / item;
     shape_span(x->ndim, x->dim, array_stride(x), x->offset, &first, &last);
     const struct replica *r =
         replica_reaching(d, unit, s, (zl_dtype)x->dtype, (last + 1) * item, x->ndim + 1);
-    *room = r ? r->form->room : (struct form_room){.axis = -1};
+    *bound = r ? r->form->bound : (struct form_bound){.axis = -1};
     *dtype = r ? (zl_dtype)r->form->dtype : (zl_dtype)x->dtype;
     if (r && r->form->ndim <= x->ndim + 1) {
         memcpy(dim, r->form->dim, sizeof *dim * (size_t)r->form->ndim);

@@ -82,7 +82,7 @@ static bool is_alias(struct fuse_group *g, int index, struct fuse_row *r) {
     r->of_lines = row_before(g, index, 0)->of_lines;
     if (!r->of_lines)
         return fuse_has_shape(g, out) &&
-               shape_lies_alike(g->ndim, g->dim, array_stride(out), array_stride(x));
+               shape_same_layout(g->ndim, g->dim, array_stride(out), array_stride(x));
     return fuse_has_line_shape(g, out) ? array_is(out, ARRAY_CONTIGUOUS) : is_stretched(g, out);
 }
 

@@ -129,7 +129,7 @@ bool allocator_count(int64_t bytes, bool elsewhere) {
     return false;
 }
 
-size_t allocator_room(void) {
+size_t allocator_available(void) {
     int64_t over = over_limit((int64_t)atomic_load(&active), atomic_load(&active_elsewhere));
     return over < 0 ? (size_t)-over : 0;
 }

@@ -270,7 +270,7 @@ bool shape_is_row_major(int ndim, const int64_t *dim, const int64_t *stride);
 // Returns whether the layout has no gaps; axes may be in any order.
 bool shape_is_dense(int ndim, const int64_t *dim, const int64_t *stride);
 // Returns whether both lists of strides place every element alike.
-bool shape_lies_alike(int ndim, const int64_t *dim, const int64_t *stride, const int64_t *other);
+bool shape_same_layout(int ndim, const int64_t *dim, const int64_t *stride, const int64_t *other);
 // Returns whether rank and sizes are equal.
 bool shape_equal(int ndim, const int64_t *a, int ndim_b, const int64_t *b);
 // Writes the shape that both broadcast to, for which `out` has room of the larger rank. Returns its rank, or
@@ -321,28 +321,28 @@ struct storage {
 struct buffer_form {
     uint8_t dtype; // zl_dtype
     int ndim;
-    struct form_room {
-        int axis;     // -1: no axis has room
+    struct form_bound {
+        int axis;     // -1: none is bounded
         int64_t size; // of that axis in the buffer
-    } room;
+    } bound;
     int64_t dim[];
 };
 static inline int64_t buffer_form_dim(const struct buffer_form *f, int axis) { // returns a size of the buffer
-    return axis == f->room.axis ? f->room.size : f->dim[axis];
+    return axis == f->bound.axis ? f->bound.size : f->dim[axis];
 }
-// Returns whether both forms have the same layout, the same sizes and room along the same axis.
+// Returns whether both forms have the same layout, the same sizes and the same bounded axis.
 bool buffer_form_is_equal(const struct buffer_form *a, const struct buffer_form *b);
 // Returns whether buffers of both forms have the same layout.
-bool buffer_form_lies_alike(const struct buffer_form *a, const struct buffer_form *b);
+bool buffer_form_same_layout(const struct buffer_form *a, const struct buffer_form *b);
 // Returns a new form, which memory_free frees, or NULL and an error.
-struct buffer_form *buffer_form_new(zl_dtype dtype, int ndim, const int64_t *dim, struct form_room room);
+struct buffer_form *buffer_form_new(zl_dtype dtype, int ndim, const int64_t *dim, struct form_bound bound);
 // Returns the number of elements.
 int64_t buffer_form_size(const struct buffer_form *f);
 // Returns the bytes of the buffer.
 size_t buffer_form_bytes(const struct buffer_form *f);
 // Copies the elements from a buffer to contiguous memory.
 void buffer_form_pack(const struct buffer_form *f, const void *buffer, void *to);
-// Copies them from contiguous memory to a buffer, and fills its room with zeros.
+// Copies them from contiguous memory to a buffer, and fills the rest with zeros.
 void buffer_form_unpack(const struct buffer_form *f, const void *from, void *buffer);
 
 // A copy of a storage's values on a unit. Its maker fills it in; release frees its memory and the struct.
@@ -380,7 +380,7 @@ bool storage_is_unique(struct storage *s);
 // both cases.
 struct storage *storage_elsewhere(size_t bytes, struct replica *replica);
 // Returns memory for a host replica, which is not its data yet, or NULL and an error.
-void *storage_host_room(struct storage *s);
+void *storage_host_memory(struct storage *s);
 // Makes memory that `release` frees the storage's own, for its host replica.
 void storage_lend_host(struct storage *s, void (*release)(void *), void *context);
 // Frees the host replica of a storage that is unique.
@@ -397,7 +397,7 @@ void  allocator_put(void *data, size_t capacity);
 // Returns the capacity that a request for so many bytes gets.
 size_t allocator_capacity(size_t bytes);
 // Returns how many bytes the host may still allocate before the limit is reached.
-size_t allocator_room(void);
+size_t allocator_available(void);
 // Counts memory that was allocated in another way, or, if negative, freed. `elsewhere` says that it is memory
 // of a unit. Returns false, with an error, if that exceeds the limit.
 bool  allocator_count(int64_t bytes, bool elsewhere);

@@ -56,7 +56,7 @@ bool shape_is_dense(int ndim, const int64_t *dim, const int64_t *stride) {
     return found;
 }
 
-bool shape_lies_alike(int ndim, const int64_t *dim, const int64_t *stride, const int64_t *other) {
+bool shape_same_layout(int ndim, const int64_t *dim, const int64_t *stride, const int64_t *other) {
     for (int i = 0; i < ndim; i++)
         if (dim[i] != 1 && stride[i] != other[i])
             return false;
@@ -213,11 +213,11 @@ int shape_base(int ndim, const int64_t *dim, const int64_t *stride, int64_t offs
 // Forms -----------------------------------------------------------------------------------------------------
 
 bool buffer_form_is_equal(const struct buffer_form *a, const struct buffer_form *b) {
-    return buffer_form_lies_alike(a, b) && a->room.axis == b->room.axis &&
+    return buffer_form_same_layout(a, b) && a->bound.axis == b->bound.axis &&
            shape_equal(a->ndim, a->dim, b->ndim, b->dim);
 }
 
-bool buffer_form_lies_alike(const struct buffer_form *a, const struct buffer_form *b) {
+bool buffer_form_same_layout(const struct buffer_form *a, const struct buffer_form *b) {
     bool is_alike = a->dtype == b->dtype && a->ndim == b->ndim;
     for (int i = 0; is_alike && i < a->ndim; i++)
         is_alike = buffer_form_dim(a, i) == buffer_form_dim(b, i);
@@ -238,13 +238,13 @@ size_t buffer_form_bytes(const struct buffer_form *f) {
     return bytes;
 }
 
-// Returns the bytes of the elements from the axis with room on, and sets *parts to how many such parts there
+// Returns the bytes of the elements from the bounded axis on, and sets *parts to how many such parts there
 // are.
 static size_t part_of(const struct buffer_form *f, int64_t *parts) {
     size_t bytes = zl_dtype_size((zl_dtype)f->dtype);
     *parts = 1;
     for (int i = 0; i < f->ndim; i++)
-        if (i < f->room.axis)
+        if (i < f->bound.axis)
             *parts *= f->dim[i];
         else
             bytes *= (size_t)f->dim[i];
@@ -268,13 +268,13 @@ void buffer_form_unpack(const struct buffer_form *f, const void *from, void *buf
     }
 }
 
-struct buffer_form *buffer_form_new(zl_dtype dtype, int ndim, const int64_t *dim, struct form_room room) {
+struct buffer_form *buffer_form_new(zl_dtype dtype, int ndim, const int64_t *dim, struct form_bound bound) {
     struct buffer_form *f = memory_alloc(sizeof *f + sizeof *dim * (size_t)ndim);
     if (!f)
         return NULL;
     f->dtype = (uint8_t)dtype;
     f->ndim = ndim;
-    f->room = room;
+    f->bound = bound;
     for (int i = 0; i < ndim; i++)
         f->dim[i] = dim[i];
     return f;

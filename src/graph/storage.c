@@ -53,7 +53,7 @@ struct storage *storage_elsewhere(size_t bytes, struct replica *replica) {
     return s;
 }
 
-void *storage_host_room(struct storage *s) {
+void *storage_host_memory(struct storage *s) {
     if (s->is_inline)
         return s + 1;
     size_t same; // bytes is a capacity already

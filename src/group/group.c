@@ -202,7 +202,7 @@ static zl_array collect(const char *function, enum collective kind, zl_array x, 
     if (!g)
         return NULL;
     zl_scope s = zl_scope_begin();
-    OP_ROOM(int64_t, dim, x->ndim + 1);
+    OP_TEMP(int64_t, dim, x->ndim + 1);
     if (dim) {
         for (int i = 0; i < x->ndim; i++)
             dim[i] = x->dim[i];

@@ -36,7 +36,7 @@ static bool read_file(struct blob *b, const char *path, bool map) {
     const char *data = map ? file_map(path, MAP_LEAST, &b->bytes) : NULL;
     b->mapped = data != NULL;
     if (!data)
-        data = file_read_most(path, allocator_room(), &b->bytes);
+        data = file_read_most(path, allocator_available(), &b->bytes);
     b->data = (const unsigned char *)data;
     b->there = b->bytes;
     b->counted = data && !b->mapped && allocator_count((int64_t)b->bytes, false);

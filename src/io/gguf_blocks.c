@@ -169,7 +169,7 @@ static void close_parts(struct parts *p) {
 
 // Returns a part as an array, which takes over its storage. Its shape is `shape`, except for the last size.
 static zl_array part_array(struct parts *p, int part, zl_shape shape, zl_dtype dtype) {
-    OP_ROOM(int64_t, dim, shape.ndim);
+    OP_TEMP(int64_t, dim, shape.ndim);
     struct storage *to = p->to[part];
     if (!dim)
         return NULL;

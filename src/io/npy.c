@@ -170,10 +170,10 @@ static bool read_header(struct blob *b, struct header *h) {
 static zl_array swap(zl_array bytes, zl_dtype dtype, zl_shape shape) {
     int64_t unit = dtype == ZL_COMPLEX64 ? 4 : (int64_t)zl_dtype_size(dtype);
     zl_array rows = zl_reshape(bytes, ZL_SHAPE(-1, unit));
-    zl_array turned =
+    zl_array reversed =
         rows ? zl_slice(rows, ZL_SHAPE(0, unit - 1), ZL_SHAPE(rows->dim[0], -unit - 1), ZL_SHAPE(1, -1))
              : NULL;
-    return zl_reshape(zl_view(zl_flatten(zl_contiguous(turned, false), 0, -1), dtype), shape);
+    return zl_reshape(zl_view(zl_flatten(zl_contiguous(reversed, false), 0, -1), dtype), shape);
 }
 
 static void reverse(int ndim, int64_t *dim) {

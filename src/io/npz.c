@@ -166,7 +166,7 @@ static struct blob *inflate_member(struct blob *b, const struct member *m, const
     if (m->bytes / INFLATE_MOST > m->packed)
         return blob_fail(b, "'%.200s': %llu bytes cannot become %llu", name, (unsigned long long)m->packed,
                          (unsigned long long)m->bytes);
-    size_t room = allocator_room();
+    size_t room = allocator_available();
     if (m->bytes > room)
         return error_set(ZL_ERROR_MEMORY,
                          "%s: %s: '%.200s' has %llu bytes when it is inflated, and the memory limit leaves "

@@ -126,7 +126,7 @@ static bool call(void *data, int count, const zl_array *in, zl_outputs *out) {
     const struct again *a = data;
     union op_value value[MOST];
     (void)count;
-    OP_ROOM(zl_array, y, a->results);
+    OP_TEMP(zl_array, y, a->results);
     for (int i = 0; y && i < a->results; i++)
         y[i] = NULL;
     put_arrays(a, in, value);
@@ -167,7 +167,7 @@ static bool has_all(int count, const zl_array *in) {
 
 // Defers the op if needed. Sets *done if it was deferred or failed; otherwise nothing happened.
 static bool defer(struct again *a, zl_array *out, bool *done) {
-    OP_ROOM(zl_array, in, (int64_t)find_arrays(a, NULL) + 1);
+    OP_TEMP(zl_array, in, (int64_t)find_arrays(a, NULL) + 1);
     int count = in ? find_arrays(a, in) : 0;
     *done = !in || (has_all(count, in) && op_defers(count, in));
     return in && *done && op_defer((zl_fn){call, a, retain_again, release_again}, count, in, a->results, out);

@@ -6,7 +6,7 @@
 // Broadcasts arrays of one rank against each other, except along axis, where each keeps its size.
 static bool broadcast_others(const char *function, int count, zl_array *in, int axis) {
     int ndim = in[0]->ndim;
-    OP_ROOM(int64_t, dim, ndim);
+    OP_TEMP(int64_t, dim, ndim);
     if (!dim)
         return false;
     for (int k = 0; k < ndim; k++)

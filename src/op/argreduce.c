@@ -5,7 +5,7 @@
 #include "op/ops.h"
 
 static zl_array locate(zl_array x, bool is_max, int axis) {
-    OP_ROOM(int64_t, dim, x->ndim);
+    OP_TEMP(int64_t, dim, x->ndim);
     if (!dim)
         return NULL;
     for (int i = 0; i < x->ndim; i++)
@@ -64,7 +64,7 @@ static zl_array argreduce_any(const char *function, zl_array x, bool is_max, int
     if (axis != INT_MIN || !x)
         return argreduce(function, x, is_max, axis, keepdims);
     zl_array y = argreduce(function, zl_flatten(x, 0, -1), is_max, 0, false);
-    OP_ROOM(int64_t, ones, x->ndim);
+    OP_TEMP(int64_t, ones, x->ndim);
     for (int i = 0; ones && i < x->ndim; i++)
         ones[i] = 1;
     return !keepdims ? y : ones ? zl_reshape(y, (zl_shape){ones, x->ndim}) : NULL;

@@ -60,13 +60,13 @@ static zl_array causal_mask(int64_t queries, int64_t keys) {
     return zl_greater_equal(zl_expand_dims(query, ZL_AXES(1)), key);
 }
 
-// Replaces scores, (B, M, R, S), by the number `hidden` where a bool mask, or the causal one, excludes them.
-static zl_array hide(const struct attention *a, zl_array x, double hidden) {
+// Replaces scores, (B, M, R, S), by the number `masked` where a bool mask, or the causal one, excludes them.
+static zl_array mask_out(const struct attention *a, zl_array x, double masked) {
     bool by_mask = a->mask && a->mask->dtype == ZL_BOOL;
     if (!x || (!by_mask && !a->causal))
         return x;
     zl_array seen = by_mask ? a->mask : causal_mask(a->q->dim[2], a->k->dim[2]);
-    return as_rows(a, zl_where(seen, as_heads(a, x), op_number((zl_dtype)x->dtype, hidden)));
+    return as_rows(a, zl_where(seen, as_heads(a, x), op_number((zl_dtype)x->dtype, masked)));
 }
 
 // Adds a mask of numbers to the scores.
@@ -84,7 +84,7 @@ static zl_array sink_rows(const struct attention *a, zl_array sinks) {
     return x ? as_rows(a, zl_broadcast_to(x, ZL_SHAPE(q[0], q[1], q[2], 1))) : NULL;
 }
 
-static void soften(struct rows *r, zl_array scores) {
+static void softmax(struct rows *r, zl_array scores) {
     const struct attention *a = r->a;
     if (!a->sinks || !scores) {
         r->p = zl_softmax(scores, -1, true);
@@ -103,7 +103,7 @@ static bool open_rows(struct rows *r, const struct attention *a) {
     *r = (struct rows){a, as_rows(a, a->q), wide(a->k), wide(a->v), as_rows(a, a->g)};
     zl_array scores = times(scaled(a, r->q), transposed(r->k));
     zl_dtype dtype = scores ? (zl_dtype)scores->dtype : ZL_FLOAT32;
-    soften(r, added(a, hide(a, scores, -op_largest(dtype)), a->mask));
+    softmax(r, added(a, mask_out(a, scores, -op_largest(dtype)), a->mask));
     return r->p;
 }
 
@@ -167,15 +167,15 @@ bool op_attention_vjp_vjp(const struct call *c, const bool *wanted, const zl_arr
     zl_array aq = as_rows(&a, cotangent[0]), ak = cotangent[1] ? wide(cotangent[1]) : NULL,
              av = cotangent[2] ? wide(cotangent[2]) : NULL;
     zl_array w_sink = a.sinks ? as_column(&a, cotangent[3]) : NULL;
-    zl_array less, dp = times(r.g, transposed(r.v)), ds = hide(&a, through_softmax(&r, dp, &less), 0);
-    zl_array w = hide(&a, scaled(&a, add(times(aq, transposed(r.k)), times(r.q, transposed(ak)))), 0);
+    zl_array less, dp = times(r.g, transposed(r.v)), ds = mask_out(&a, through_softmax(&r, dp, &less), 0);
+    zl_array w = mask_out(&a, scaled(&a, add(times(aq, transposed(r.k)), times(r.q, transposed(ak)))), 0);
     zl_array w_less = add(row_sum(zl_multiply(r.p, w)), zl_multiply(r.rest, w_sink));
     zl_array x = zl_multiply(r.p, subtract(w, w_less)); // cotangent of dp
     zl_array g_p = subtract(zl_multiply(w, zl_subtract(dp, less)), zl_multiply(w_less, dp));
     g_p = add(g_p, times(r.g, transposed(av)));
     zl_array g_sink = zl_negative(zl_multiply(w_sink, less));
     zl_array p_less = add(row_sum(zl_multiply(r.p, g_p)), zl_multiply(r.rest, g_sink));
-    zl_array g_s = zl_multiply(r.p, subtract(g_p, p_less)), shown = hide(&a, g_s, 0);
+    zl_array g_s = zl_multiply(r.p, subtract(g_p, p_less)), shown = mask_out(&a, g_s, 0);
     zl_array gq = add(times(shown, r.k), times(ds, ak)),
              gk = add(times(transposed(shown), r.q), times(transposed(ds), aq));
     put(&a, scaled(&a, gq), scaled(&a, gk), times(transposed(x), r.g), out);
@@ -195,7 +195,7 @@ static zl_array softmax_tangent(const struct rows *r, const struct attention *t,
     const struct attention *a = r->a;
     zl_array q = as_rows(a, t->q), k = t->k ? wide(t->k) : NULL,
              sinks = t->sinks ? sink_rows(a, t->sinks) : NULL;
-    zl_array scores = hide(a, scaled(a, add(times(q, transposed(r->k)), times(r->q, transposed(k)))), 0);
+    zl_array scores = mask_out(a, scaled(a, add(times(q, transposed(r->k)), times(r->q, transposed(k)))), 0);
     if (t->mask)
         scores = added(a, scores, t->mask);
     zl_array less = add(row_sum(zl_multiply(r->p, scores)), zl_multiply(r->rest, sinks));
@@ -223,12 +223,12 @@ bool op_attention_vjp_jvp(const struct call *c, const zl_array *tangent, zl_arra
         return false;
     zl_array tg = as_rows(&a, t.g), tq = as_rows(&a, t.q), tk = t.k ? wide(t.k) : NULL,
              tv = t.v ? wide(t.v) : NULL;
-    zl_array less, dp = times(r.g, transposed(r.v)), ds = hide(&a, through_softmax(&r, dp, &less), 0);
+    zl_array less, dp = times(r.g, transposed(r.v)), ds = mask_out(&a, through_softmax(&r, dp, &less), 0);
     zl_array sink, tp = softmax_tangent(&r, &t, &sink),
                    tdp = add(times(tg, transposed(r.v)), times(r.g, transposed(tv)));
     zl_array inner = add(zl_multiply(tp, dp), zl_multiply(r.p, tdp)), tless = row_sum(inner);
     zl_array tds = add(zl_multiply(tp, zl_subtract(dp, less)), zl_multiply(r.p, subtract(tdp, tless)));
-    tds = hide(&a, tds, 0);
+    tds = mask_out(&a, tds, 0);
     zl_array dq = add(times(tds, r.k), times(ds, tk)),
              dk = add(times(transposed(tds), r.q), times(transposed(ds), tq));
     put(&a, scaled(&a, dq), scaled(&a, dk), add(times(transposed(tp), r.g), times(transposed(r.p), tg)), out);

@@ -16,7 +16,7 @@ zl_array op_unbroadcast(zl_array x, zl_array like) {
     if (!x || shape_equal(x->ndim, x->dim, like->ndim, like->dim))
         return x;
     if (x->ndim >= like->ndim) { // else x is a number that stands for an array of equal elements
-        OP_ROOM(int, axes, x->ndim);
+        OP_TEMP(int, axes, x->ndim);
         int lead = x->ndim - like->ndim, count = axes ? stretched(x, like->ndim, like->dim, axes) : -1;
         x = count < 0 ? NULL
                       : zl_squeeze(zl_sum_axes(x, (zl_axes){axes, count}, true), (zl_axes){axes, lead});
@@ -27,7 +27,7 @@ zl_array op_unbroadcast(zl_array x, zl_array like) {
 }
 
 bool op_broadcast(const char *function, int count, const zl_array *in, zl_array *out) {
-    OP_ROOM(zl_array, list, (int64_t)count + 1); // each array in turn, followed by all of them
+    OP_TEMP(zl_array, list, (int64_t)count + 1); // each array in turn, followed by all of them
     for (int i = 0; list && i < count; i++)
         list[i + 1] = in[i];
     bool ok = list;

@@ -35,7 +35,7 @@ static zl_array bitcast(zl_array x, zl_dtype dtype) {
         x = op_dense(&op_copy, 1, &x, 0, NULL, (zl_dtype)x->dtype, x->ndim, x->dim);
     if (!x)
         return NULL;
-    OP_ROOM(int64_t, dim, 2 * x->ndim);
+    OP_TEMP(int64_t, dim, 2 * x->ndim);
     if (!dim)
         return NULL;
     int64_t *stride = dim + x->ndim;

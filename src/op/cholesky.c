@@ -27,10 +27,10 @@ static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) 
     (void)input;
     bool upper = call_args(c)[0];
     zl_array y = call_output(c, 0), g = cotangent[0];
-    zl_array turned = upper ? y : zl_matrix_transpose(y); // l^T
+    zl_array transposed = upper ? y : zl_matrix_transpose(y); // l^T
     // l^-1
     zl_array inverse = zl_linalg_tri_inv(y, upper), back = upper ? zl_matrix_transpose(inverse) : inverse;
-    zl_array inner = zl_matmul(turned, upper ? zl_matrix_transpose(g) : g);
+    zl_array inner = zl_matmul(transposed, upper ? zl_matrix_transpose(g) : g);
     if (!inner)
         return NULL;
     zl_array x = zl_matmul(zl_matmul(zl_matrix_transpose(back), half_of(inner)), back);

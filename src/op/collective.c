@@ -101,7 +101,7 @@ static zl_array like(const struct call *c, enum collective kind, zl_array x) {
         zl_array y = call_first(c);
         return record_call(kind, t->group, number, NULL, peer, (zl_dtype)y->dtype, y->ndim, y->dim);
     }
-    OP_ROOM(int64_t, dim, x->ndim + 1);
+    OP_TEMP(int64_t, dim, x->ndim + 1);
     if (!dim)
         return NULL;
     dim[0] = 1; // a gathered scalar gets an axis of size 1
@@ -124,7 +124,7 @@ static zl_array own_rows(const struct call *c, zl_array g) {
     zl_array x = c->in[0];
     const struct ticket *t = ticket_of(c);
     int64_t rows = x->ndim ? x->dim[0] : 1;
-    OP_ROOM(int64_t, start, 3 * (int64_t)g->ndim);
+    OP_TEMP(int64_t, start, 3 * (int64_t)g->ndim);
     if (!start)
         return NULL;
     int64_t *stop = start + g->ndim, *step = stop + g->ndim;

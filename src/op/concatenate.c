@@ -7,7 +7,7 @@
 // Records the call, for arrays of one dtype whose shapes differ along axis only.
 static zl_array join(const char *function, int count, const zl_array *in, int axis) {
     zl_array x = in[0];
-    OP_ROOM(int64_t, dim, x->ndim);
+    OP_TEMP(int64_t, dim, x->ndim);
     if (!dim)
         return NULL;
     for (int i = 0; i < x->ndim; i++)
@@ -27,7 +27,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
 
 // Returns the elements from start to stop along one axis.
 static zl_array part(zl_array x, int axis, int64_t start, int64_t stop) {
-    OP_ROOM(int64_t, from, 3 * x->ndim);
+    OP_TEMP(int64_t, from, 3 * x->ndim);
     if (!from)
         return NULL;
     int64_t *to = from + x->ndim, *step = to + x->ndim;
@@ -48,7 +48,7 @@ static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) 
 }
 
 static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
-    OP_ROOM(zl_array, in, c->inputs);
+    OP_TEMP(zl_array, in, c->inputs);
     bool any = false;
     out[0] = NULL;
     for (int i = 0; in && i < c->inputs; i++) {
@@ -61,7 +61,7 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
 }
 
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
-    OP_ROOM(zl_array, moved, c->inputs);
+    OP_TEMP(zl_array, moved, c->inputs);
     int64_t batch = op_batch_size(c->inputs, in, axis);
     out_axis[0] = batch < 0 ? -1 : 0;
     if (batch < 0)
@@ -122,7 +122,7 @@ zl_array zl_concatenate(const zl_array *arrays, int count, int axis) {
     if (!op_check_inputs("zl_concatenate", arrays, count))
         return NULL;
     int at = shape_axis("zl_concatenate", axis, arrays[0]->ndim);
-    OP_ROOM(zl_array, in, count);
+    OP_TEMP(zl_array, in, count);
     if (at < 0 || !in || !check_sizes(count, arrays, at) || !cast_all(count, arrays, in))
         return NULL;
     return count == 1 ? op_same(in[0]) : join("zl_concatenate", count, in, at);
@@ -135,7 +135,7 @@ zl_array zl_stack(const zl_array *arrays, int count, int axis) {
     if (!op_check_inputs("zl_stack", arrays, count))
         return NULL;
     int at = shape_axis("zl_stack", axis, arrays[0]->ndim + 1);
-    OP_ROOM(zl_array, in, count);
+    OP_TEMP(zl_array, in, count);
     if (at < 0 || !in || !cast_all(count, arrays, in))
         return NULL;
     for (int i = 0; i < count; i++) {
@@ -228,7 +228,7 @@ bool zl_split(zl_array a, int indices_or_sections, int axis, zl_array *out) {
     if (a->dim[at] % sections)
         return error_false(ZL_ERROR_SHAPE, "zl_split: axis %d of shape %s has no %d equal sections", axis,
                            array_text(a), sections);
-    OP_ROOM(int64_t, cuts, sections);
+    OP_TEMP(int64_t, cuts, sections);
     for (int i = 0; cuts && i < sections; i++)
         cuts[i] = a->dim[at] / sections * (i + 1);
     return cuts && cut(a, at, sections - 1, cuts, out);

@@ -36,9 +36,9 @@ static int64_t span(int64_t size, int64_t dilation) {
 
 static int64_t output_size(zl_array x, zl_array w, const struct conv *v, int i) {
     const struct conv_axis *a = &v->axis[i];
-    int64_t room =
+    int64_t left =
         span(x->dim[i + 1], a->input_dilation) + a->low + a->high - span(w->dim[i + 1], a->dilation);
-    return room < 0 ? 0 : room / a->stride + 1;
+    return left < 0 ? 0 : left / a->stride + 1;
 }
 
 // Returns whether each element of the result depends only on the input at the same position: a matrix
@@ -161,7 +161,7 @@ static zl_array vjp_kernel(zl_array x, zl_array w, zl_array g, const struct conv
 
 // Returns the same with exchanged roles: the input is the kernel, g is convolved with it, and the result is
 // flipped.
-static zl_array vjp_kernel_turned(zl_array x, zl_array w, zl_array g, const struct conv *v) {
+static zl_array vjp_kernel_swapped(zl_array x, zl_array w, zl_array g, const struct conv *v) {
     struct conv back = {.groups = v->groups, .in_batch = v->groups > 1, .axes = v->axes};
     for (int i = 0; i < v->axes; i++) {
         const struct conv_axis *a = &v->axis[i];
@@ -177,15 +177,15 @@ static zl_array vjp_kernel_turned(zl_array x, zl_array w, zl_array g, const stru
 // Returns the cotangent of the kernel. Of the two ways, it chooses the one whose input is not dilated: a
 // dilated kernel costs nothing.
 static zl_array vjp_weight(zl_array x, zl_array w, zl_array g, const struct conv *v) {
-    int turned[CONV_AXES] = {1, 2, 3};
+    int spatial[CONV_AXES] = {1, 2, 3};
     bool is_spread = false, is_strided = false;
     for (int i = 0; i < v->axes; i++) {
         is_spread |= v->axis[i].input_dilation > 1;
         is_strided |= v->axis[i].stride > 1;
     }
-    bool turns = is_spread && !is_strided;
-    zl_array y = (turns ? vjp_kernel_turned : vjp_kernel)(x, w, g, v);
-    return turns == v->flip ? y : zl_flip(y, (zl_axes){turned, v->axes});
+    bool swaps = is_spread && !is_strided;
+    zl_array y = (swaps ? vjp_kernel_swapped : vjp_kernel)(x, w, g, v);
+    return swaps == v->flip ? y : zl_flip(y, (zl_axes){spatial, v->axes});
 }
 
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
@@ -337,12 +337,12 @@ static bool check_axis(const char *function, zl_array x, zl_array w, const struc
                            function, (long long)x->dim[i + 1], (long long)w->dim[i + 1],
                            (long long)a->input_dilation, (long long)a->dilation);
     int64_t kernel = span(w->dim[i + 1], a->dilation);
-    int64_t room = span(x->dim[i + 1], a->input_dilation) + a->low + a->high;
-    return room >= kernel ||
+    int64_t length = span(x->dim[i + 1], a->input_dilation) + a->low + a->high;
+    return length >= kernel ||
            error_false(
                ZL_ERROR_SHAPE,
                "%s: the kernel spans %lld elements along axis %d, the padded input of shape %s only %lld",
-               function, (long long)kernel, i + 1, array_text(x), (long long)room);
+               function, (long long)kernel, i + 1, array_text(x), (long long)length);
 }
 
 // Lists of numbers, one for each axis -----------------------------------------------------------------------
@@ -371,9 +371,9 @@ static bool read_list(const char *function, const char *what, zl_shape list, int
 static bool read_padding(const char *function, zl_shape list, int axes, int64_t *low, int64_t *high) {
     bool both = list.ndim == 2 * axes && list.dim;
     zl_shape before = both ? (zl_shape){list.dim, axes} : list;
-    zl_shape behind = both ? (zl_shape){list.dim + axes, axes} : list;
+    zl_shape after = both ? (zl_shape){list.dim + axes, axes} : list;
     return read_list(function, "padding", before, axes, 0, -INT_MAX, low) &&
-           read_list(function, "padding", behind, axes, 0, -INT_MAX, high);
+           read_list(function, "padding", after, axes, 0, -INT_MAX, high);
 }
 
 struct options {

@@ -96,7 +96,7 @@ bool zl_custom_kernel(const zl_kernel_source *source, int count, const zl_array 
     const int64_t *grid = source->grid, *group = source->group;
     int64_t inputs = 1 + (int64_t)source->outputs + count;
     int64_t arg[ARGS] = {source->outputs, grid[0], grid[1], grid[2], group[0], group[1], group[2]};
-    OP_ROOM(zl_array, all, inputs);
+    OP_TEMP(zl_array, all, inputs);
     return all &&
            op_kernel_inputs(function, source->text, 0, source->outputs, source->shape, source->dtype, count,
                             in, all) &&

@@ -65,7 +65,7 @@ int op_run_now(zl_fn f, int count, const zl_array *in, int most, zl_array *out) 
 
 static bool record_call(zl_array holder, int count, const zl_array *in, int results, const zl_array *like,
                         zl_array *out) {
-    OP_ROOM(zl_array, all, (int64_t)count + 1);
+    OP_TEMP(zl_array, all, (int64_t)count + 1);
     struct array_spec *spec = all ? memory_zero(sizeof *spec * (size_t)results) : NULL;
     if (!spec)
         return false;

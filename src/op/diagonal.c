@@ -22,7 +22,7 @@ static bool check_axes(const char *function, zl_array a, int axis1, int axis2, i
 
 // Returns the elements of a at (first + i, second + i) of two axes, for i below count, as the last axis.
 static zl_array along(zl_array a, const int *axis, int64_t first, int64_t second, int64_t count) {
-    OP_ROOM(int64_t, size, a->ndim);
+    OP_TEMP(int64_t, size, a->ndim);
     if (!size)
         return NULL;
     for (int i = 0; i < a->ndim; i++)
@@ -50,7 +50,7 @@ static zl_array diagonal(const char *function, zl_array a, int64_t offset, int a
     int64_t count = MIN_OF(a->dim[axis[0]] - first, a->dim[axis[1]] - second);
     if (count > 0)
         return along(a, axis, first, second, count);
-    OP_ROOM(int64_t, dim, a->ndim);
+    OP_TEMP(int64_t, dim, a->ndim);
     if (!dim)
         return NULL;
     int ndim = 0;
@@ -119,14 +119,14 @@ OP_SIGNATURE(zl_trace, "reduce",
 
 // Reshapes x to `count` axes, all of size 1 except `axis`.
 static zl_array stand(zl_array x, int count, int axis) {
-    OP_ROOM(int64_t, dim, count);
+    OP_TEMP(int64_t, dim, count);
     for (int i = 0; dim && i < count; i++)
         dim[i] = i == axis ? x->size : 1;
     return dim ? zl_reshape(x, (zl_shape){dim, count}) : NULL;
 }
 
 static bool check_grid(const zl_array *arrays, int count) {
-    OP_ROOM(int64_t, dim, count);
+    OP_TEMP(int64_t, dim, count);
     for (int i = 0; dim && i < count; i++)
         dim[i] = arrays[i]->size;
     return dim && op_check_size("zl_meshgrid", count, dim);

@@ -431,7 +431,7 @@ static bool join_pair(struct sum *s, struct join j) {
 // Joins all remaining terms at once.
 static bool join_rest(struct sum *s) {
     int count = s->terms;
-    OP_ROOM(int, at, count);
+    OP_TEMP(int, at, count);
     if (!at)
         return false;
     uint64_t all = 0;

@@ -13,7 +13,7 @@
 enum { WHICH, AXIS, COUNT_OF, SCALE, ARGS };
 
 static zl_array transform_axis(zl_array x, enum fft which, int axis, int64_t n, double scale) {
-    OP_ROOM(int64_t, dim, x ? x->ndim : 1);
+    OP_TEMP(int64_t, dim, x ? x->ndim : 1);
     if (!x || !dim)
         return NULL;
     for (int i = 0; i < x->ndim; i++)
@@ -156,7 +156,7 @@ static bool read_sizes(struct request *r, zl_array a, zl_shape s) {
 
 // Cuts a, or pads it with zeros at the end, to the length of the transform along each axis.
 static zl_array resize(const struct request *r, zl_array a) {
-    OP_ROOM(int64_t, list, 5 * (int64_t)a->ndim);
+    OP_TEMP(int64_t, list, 5 * (int64_t)a->ndim);
     if (!list)
         return NULL;
     int64_t *size = list, *start = size + a->ndim, *stop = start + a->ndim, *one = stop + a->ndim,
@@ -220,7 +220,7 @@ static zl_array transform(const char *function, zl_array a, zl_shape s, zl_axes 
     if (!a || !check_request(function, a, s, axes))
         return NULL;
     struct request r = {function, real, inverse, axes.count < 0 ? a->ndim : axes.count, NULL, NULL};
-    OP_ROOM(int64_t, list, 2 * (int64_t)r.count + 1);
+    OP_TEMP(int64_t, list, 2 * (int64_t)r.count + 1);
     if (!list)
         return NULL;
     r.axis = list;

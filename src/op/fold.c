@@ -248,7 +248,7 @@ static void order_for_fold(const struct view *v, const struct windows *w) {
 // Returns the cotangent of the view with its axes in this order, summed over the axes that repeat elements,
 // in this shape.
 static zl_array arrange(const struct view *v, zl_array g, zl_shape shape) {
-    OP_ROOM(int, again, v->still);
+    OP_TEMP(int, again, v->still);
     int count = 0;
     for (int i = 0; again && i < v->still; i++)
         if (v->dim[v->order[i]] > 1)
@@ -260,8 +260,8 @@ static zl_array arrange(const struct view *v, zl_array g, zl_shape shape) {
 }
 
 bool op_fold_view(zl_array g, zl_array x, int ndim, const int64_t *arg, zl_array *out) {
-    OP_ROOM(int, order, ndim);
-    OP_ROOM(int, axes, 2 * x->ndim);
+    OP_TEMP(int, order, ndim);
+    OP_TEMP(int, axes, 2 * x->ndim);
     zl_shape shape = zl_shape_of(x);
     if (!order || !axes)
         return !(*out = NULL);

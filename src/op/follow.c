@@ -49,7 +49,7 @@ zl_array op_stretch(const char *function, int count, const zl_array *in, int las
             return NULL;
         rank = MAX_OF(rank, in[i]->ndim);
     }
-    OP_ROOM(int64_t, dim, rank);
+    OP_TEMP(int64_t, dim, rank);
     int ndim = dim ? common_shape(count, in, last, dim) : -1;
     if (dim && ndim < 0)
         error_set(ZL_ERROR_SHAPE, "%s: shapes %s and %s do not broadcast: sizes must be equal or 1", function,
@@ -69,7 +69,7 @@ static bool jvp_stretch(const struct call *c, const zl_array *tangent, zl_array 
     out[0] = NULL;
     if (!tangent[0])
         return true;
-    OP_ROOM(zl_array, in, c->inputs);
+    OP_TEMP(zl_array, in, c->inputs);
     for (int i = 0; in && i < c->inputs; i++)
         in[i] = i ? c->in[i] : tangent[0];
     return in && record_stretch(c, in, out);
@@ -85,7 +85,7 @@ static zl_array align(zl_array x, int axis, int rank) {
 
 static bool vmap_stretch(const struct call *c, const zl_array *in, const int *axis, zl_array *out,
                          int *out_axis) {
-    OP_ROOM(zl_array, aligned, c->inputs);
+    OP_TEMP(zl_array, aligned, c->inputs);
     for (int i = 0; aligned && i < c->inputs; i++)
         if (!(aligned[i] = align(in[i], axis[i], call_output(c, 0)->ndim)))
             return false;
@@ -135,7 +135,7 @@ static bool record_count(const struct call *c, const zl_array *in, zl_array *out
 static bool vmap_count(const struct call *c, const zl_array *in, const int *axis, zl_array *out,
                        int *out_axis) {
     zl_array x = op_batch_any(in[0], axis[0]);
-    OP_ROOM(int, axes, c->args);
+    OP_TEMP(int, axes, c->args);
     for (int i = 2; axes && i < c->args; i++)
         axes[i - 2] = (int)call_args(c)[i] + 1;
     out_axis[0] = -1;
@@ -169,7 +169,7 @@ const struct op op_element_count = {
 };
 
 zl_array op_count(zl_array x, zl_dtype dtype, int count, const int *axis, int less, bool inverse) {
-    OP_ROOM(int64_t, arg, count + 2);
+    OP_TEMP(int64_t, arg, count + 2);
     if (!arg)
         return NULL;
     arg[0] = inverse;

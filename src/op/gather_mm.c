@@ -14,7 +14,7 @@ static zl_array gather_mm(const zl_array *in) {
     if (!lhs || !rhs || !op_broadcast(function, 2, (zl_array[]){lhs, rhs}, at))
         return NULL;
     int ndim = at[0]->ndim;
-    OP_ROOM(int64_t, dim, ndim + 2);
+    OP_TEMP(int64_t, dim, ndim + 2);
     if (!dim)
         return NULL;
     for (int i = 0; i < ndim; i++)

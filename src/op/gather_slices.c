@@ -5,8 +5,8 @@
 // arg: number of indices, their axes, then the sizes of a slice. All indices have the same shape.
 static zl_array gather(zl_array a, int count, const zl_array *indices, const int64_t *arg) {
     int lead = count ? indices[0]->ndim : 0, ndim = lead + a->ndim;
-    OP_ROOM(int64_t, dim, ndim);
-    OP_ROOM(zl_array, in, count + 1);
+    OP_TEMP(int64_t, dim, ndim);
+    OP_TEMP(zl_array, in, count + 1);
     if (!dim || !in)
         return NULL;
     in[0] = a;
@@ -21,7 +21,7 @@ static zl_array gather(zl_array a, int count, const zl_array *indices, const int
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     int count = c->inputs - 1;
-    OP_ROOM(int, axes, count);
+    OP_TEMP(int, axes, count);
     if (!axes)
         return false;
     op_axes_of(count, call_args(c) + 1, axes);
@@ -54,8 +54,8 @@ static zl_array batch_numbers(int64_t batch, int ndim) {
 // indices, one element at a time.
 static zl_array gather_batch(const struct call *c, zl_array a, int count, zl_array *indices, int64_t size) {
     int own = c->inputs - 1;
-    OP_ROOM(int, axes, count);
-    OP_ROOM(int64_t, sizes, a->ndim);
+    OP_TEMP(int, axes, count);
+    OP_TEMP(int64_t, sizes, a->ndim);
     if (!axes || !sizes)
         return NULL;
     for (int i = 0; i < count; i++)
@@ -75,8 +75,8 @@ static bool batch_indices(const struct call *c, const zl_array *in, const int *a
 // Gathers with batched indices, which put the batch axis first.
 static zl_array gather_each(const struct call *c, const zl_array *in, const int *axis) {
     int count = c->inputs - 1, ndim = c->in[1]->ndim + 1;
-    OP_ROOM(zl_array, indices, count + 1);
-    OP_ROOM(int, axes, count);
+    OP_TEMP(zl_array, indices, count + 1);
+    OP_TEMP(int, axes, count);
     if (!indices || !axes || !batch_indices(c, in, axis, indices))
         return NULL;
     if (axis[0] >= 0) {
@@ -101,7 +101,7 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     if (axis[0] < 0)
         return record(c, in, out);
     zl_array a = op_batch_first(in[0], axis[0]);
-    OP_ROOM(zl_array, indices, count);
+    OP_TEMP(zl_array, indices, count);
     if (!a || !indices)
         return false;
     for (int i = 0; i < count; i++)
@@ -146,8 +146,8 @@ static bool check_sizes(zl_array a, zl_shape sizes) {
 zl_array zl_gather(zl_array a, const zl_array *indices, int count, zl_axes axes, zl_shape slice_sizes) {
     if (!a || !check_sizes(a, slice_sizes))
         return NULL;
-    OP_ROOM(zl_array, list, MAX_OF(count, 0));
-    OP_ROOM(int64_t, arg, MAX_OF(count, 0) + 1 + (int64_t)a->ndim);
+    OP_TEMP(zl_array, list, MAX_OF(count, 0));
+    OP_TEMP(int64_t, arg, MAX_OF(count, 0) + 1 + (int64_t)a->ndim);
     if (!list || !arg || !op_check_indices("zl_gather", a, indices, count, axes, list, arg + 1))
         return NULL;
     arg[0] = count;

@@ -28,8 +28,8 @@ static zl_array part_of(const struct call *c, zl_array x) {
 // For y = 1 / a, dy = -y da y.
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     (void)input;
-    zl_array turned = zl_matrix_transpose(call_output(c, 0));
-    return part_of(c, zl_negative(zl_matmul(turned, zl_matmul(cotangent[0], turned))));
+    zl_array transposed = zl_matrix_transpose(call_output(c, 0));
+    return part_of(c, zl_negative(zl_matmul(transposed, zl_matmul(cotangent[0], transposed))));
 }
 
 static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {

@@ -40,7 +40,7 @@ static void fill_spec(zl_array a, const struct factor_output *f, int64_t *dim, s
 bool op_factor(const char *function, const struct op *op, zl_array a, int args, const int64_t *arg,
                int outputs, const struct factor_output *f, zl_array *out) {
     struct array_spec spec[3];
-    OP_ROOM(int64_t, dim, (int64_t)outputs * a->ndim);
+    OP_TEMP(int64_t, dim, (int64_t)outputs * a->ndim);
     if (!dim)
         return false;
     for (int i = 0; i < outputs; i++) {
@@ -63,7 +63,7 @@ bool op_vmap_factor(const struct call *c, const zl_array *in, const int *axis, z
 }
 
 zl_array op_eyes(zl_array a, int64_t rows, int64_t cols, zl_dtype dtype) {
-    OP_ROOM(int64_t, dim, a->ndim);
+    OP_TEMP(int64_t, dim, a->ndim);
     if (!dim)
         return NULL;
     for (int i = 0; i < a->ndim - 2; i++)
@@ -76,8 +76,8 @@ zl_array op_eyes(zl_array a, int64_t rows, int64_t cols, zl_dtype dtype) {
 // Inverses by other factors ---------------------------------------------------------------------------------
 
 static zl_array cholesky_inv(zl_array a, bool upper) {
-    zl_array inverse = zl_linalg_tri_inv(a, upper), turned = zl_matrix_transpose(inverse);
-    return upper ? zl_matmul(inverse, turned) : zl_matmul(turned, inverse);
+    zl_array inverse = zl_linalg_tri_inv(a, upper), transposed = zl_matrix_transpose(inverse);
+    return upper ? zl_matmul(inverse, transposed) : zl_matmul(transposed, inverse);
 }
 
 zl_array zl_linalg_cholesky_inv(zl_array a, bool upper) {
@@ -92,7 +92,7 @@ OP_SIGNATURE(zl_linalg_cholesky_inv, "linalg",
 
 // Returns the first rows and columns of the matrices of x.
 static zl_array corner(zl_array x, int64_t rows, int64_t cols) {
-    OP_ROOM(int64_t, list, 3 * (int64_t)zl_ndim(x));
+    OP_TEMP(int64_t, list, 3 * (int64_t)zl_ndim(x));
     if (!x || !list)
         return NULL;
     int ndim = x->ndim;
@@ -164,7 +164,7 @@ static zl_array drop_column(zl_array x, zl_array b) {
 // Returns the rows of b in the order of the factors.
 static zl_array reorder(zl_array rows, zl_array b) {
     zl_array order = zl_stop_gradient(zl_expand_dims(zl_argsort(rows, -1), ZL_AXES(-1)));
-    OP_ROOM(int64_t, dim, MAX_OF(zl_ndim(order), b->ndim));
+    OP_TEMP(int64_t, dim, MAX_OF(zl_ndim(order), b->ndim));
     if (!order || !dim)
         return NULL;
     int ndim = shape_broadcast(order->ndim, order->dim, b->ndim, b->dim, dim);

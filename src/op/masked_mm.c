@@ -7,7 +7,7 @@ static const char *const function = "zl_block_masked_mm";
 // Expands a mask of blocks to a mask of the elements of rows x cols matrices.
 static zl_array spread(zl_array mask, int64_t block, int64_t rows, int64_t cols) {
     zl_array y = zl_repeat(zl_repeat(mask, (int)block, -2), (int)block, -1);
-    OP_ROOM(int64_t, list, 3 * (int64_t)zl_ndim(y));
+    OP_TEMP(int64_t, list, 3 * (int64_t)zl_ndim(y));
     if (!y || !list)
         return NULL;
     int ndim = y->ndim;

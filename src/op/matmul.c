@@ -4,7 +4,7 @@
 
 // Records the call: (..., m, k) times (..., k, n), with the same batch axes; for k = 0, returns zeros.
 static zl_array multiply(const struct op_product *p, zl_array a, zl_array b) {
-    OP_ROOM(int64_t, dim, a->ndim);
+    OP_TEMP(int64_t, dim, a->ndim);
     if (!dim)
         return NULL;
     for (int i = 0; i < a->ndim; i++)
@@ -88,7 +88,7 @@ bool op_check_product(const char *function, zl_array a, zl_array b) {
 }
 
 static zl_array multiply_batches(const struct op_product *p, zl_array a, zl_array b) {
-    OP_ROOM(int64_t, dim, MAX_OF(a->ndim, b->ndim));
+    OP_TEMP(int64_t, dim, MAX_OF(a->ndim, b->ndim));
     if (!dim)
         return NULL;
     int batch = shape_broadcast(a->ndim - 2, a->dim, b->ndim - 2, b->dim, dim);
@@ -186,7 +186,7 @@ OP_SIGNATURE(zl_outer, "matmul", "The products of every element of a, flattened,
 // Reshapes y to the sizes of a and b, without the last of each.
 static zl_array reshape_inner(zl_array y, zl_array a, zl_array b) {
     int first = a->ndim - 1, second = b->ndim - 1;
-    OP_ROOM(int64_t, dim, first + second);
+    OP_TEMP(int64_t, dim, first + second);
     if (!dim)
         return NULL;
     for (int i = 0; i < first + second; i++)

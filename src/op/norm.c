@@ -103,7 +103,7 @@ static zl_array norm_of_order(zl_array a, const char *ord, const int64_t *axis, 
 
 static zl_array norm(zl_array a, const char *ord, zl_axes axis, bool keepdims) {
     int count = axis.count < 0 ? a->ndim : axis.count;
-    OP_ROOM(int64_t, list, count);
+    OP_TEMP(int64_t, list, count);
     if (!list || (axis.count >= 0 && !op_read_axes(function, a, axis, list)))
         return NULL;
     for (int i = 0; axis.count < 0 && i < count; i++)

@@ -35,7 +35,7 @@ const int64_t *op_common_stride(int count, const zl_array *in, int ndim, const i
             continue;
         const int64_t *stride = array_stride(in[i]);
         if (!shape_equal(in[i]->ndim, in[i]->dim, ndim, dim) ||
-            !(common ? shape_lies_alike(ndim, dim, stride, common) : shape_is_dense(ndim, dim, stride)))
+            !(common ? shape_same_layout(ndim, dim, stride, common) : shape_is_dense(ndim, dim, stride)))
             return NULL;
         common = stride;
     }

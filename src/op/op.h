@@ -184,10 +184,10 @@ bool op_vmap_elementwise(const struct call *c, const zl_array *in, const int *ax
 // how many there are, or -1 and an error.
 int op_axes(const char *function, zl_array x, zl_axes axes, int *out);
 
-// Temporary memory for lists whose length depends on the rank. OP_ROOM(int64_t, dim, 2 * ndim) declares
+// Temporary memory for lists whose length depends on the rank. OP_TEMP(int64_t, dim, 2 * ndim) declares
 // `int64_t *dim` with space for that many until the block ends, on the stack for common ranks. It is NULL,
 // with an error, if memory runs out.
-struct op_room {
+struct op_temp {
     void *more;
     union {
         int64_t word[4 * SHAPE_INLINE];
@@ -195,18 +195,18 @@ struct op_room {
         zl_array array[4 * SHAPE_INLINE];
     };
 };
-static inline void *op_room_open(struct op_room *room, size_t size, int64_t count) {
+static inline void *op_temp_open(struct op_temp *temp, size_t size, int64_t count) {
     bool small = count <= 4 * SHAPE_INLINE;
-    room->more = small ? NULL : memory_alloc(size * (size_t)count);
-    return small ? room->word : room->more;
+    temp->more = small ? NULL : memory_alloc(size * (size_t)count);
+    return small ? temp->word : temp->more;
 }
-static inline void op_room_close(struct op_room *room) {
-    if (room->more)
-        memory_free(room->more);
+static inline void op_temp_close(struct op_temp *temp) {
+    if (temp->more)
+        memory_free(temp->more);
 }
-#define OP_ROOM(type, name, count)                                      \
-    __attribute__((cleanup(op_room_close))) struct op_room name##_room; \
-    type *name = op_room_open(&name##_room, sizeof(type), (count))
+#define OP_TEMP(type, name, count)                                      \
+    __attribute__((cleanup(op_temp_close))) struct op_temp name##_temp; \
+    type *name = op_temp_open(&name##_temp, sizeof(type), (count))
 
 // registry.c ------------------------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ bool op_check_dtype(const char *function, zl_dtype dtype) {
 bool op_check_broadcast(const char *function, zl_array a, zl_array b) {
     if (!a || !b)
         return false;
-    OP_ROOM(int64_t, dim, MAX_OF(a->ndim, b->ndim));
+    OP_TEMP(int64_t, dim, MAX_OF(a->ndim, b->ndim));
     if (!dim)
         return false;
     if (shape_broadcast(a->ndim, a->dim, b->ndim, b->dim, dim) >= 0)
@@ -212,7 +212,7 @@ int64_t op_batch_size(int count, const zl_array *in, const int *axis) {
 zl_array op_batch_repeat(zl_array x, int axis, int64_t batch) {
     if (axis >= 0)
         return op_batch_first(x, axis);
-    OP_ROOM(int64_t, dim, x->ndim + 1);
+    OP_TEMP(int64_t, dim, x->ndim + 1);
     if (!dim)
         return NULL;
     dim[0] = batch;

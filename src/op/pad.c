@@ -4,7 +4,7 @@
 
 // arg: number of elements before x along each axis, then after it. value: a scalar of the same dtype.
 static zl_array pad(zl_array x, zl_array value, const int64_t *arg) {
-    OP_ROOM(int64_t, dim, x->ndim);
+    OP_TEMP(int64_t, dim, x->ndim);
     if (!dim)
         return NULL;
     for (int i = 0; i < x->ndim; i++)
@@ -21,7 +21,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
 // Returns the part of y at the position of x.
 static zl_array inside(const struct call *c, zl_array y) {
     int ndim = c->in[0]->ndim;
-    OP_ROOM(int64_t, stop, 2 * ndim);
+    OP_TEMP(int64_t, stop, 2 * ndim);
     if (!stop)
         return NULL;
     for (int i = 0; i < ndim; i++) {
@@ -52,7 +52,7 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
                            "zl_pad: a constant value for each of the batch: one for all is needed");
     if (axis[0] < 0)
         return op_vmap_same(c, in, axis, out, out_axis);
-    OP_ROOM(int64_t, arg, 2 * ndim + 2);
+    OP_TEMP(int64_t, arg, 2 * ndim + 2);
     zl_array x = arg ? op_batch_first(in[0], axis[0]) : NULL;
     if (!x)
         return false;
@@ -109,7 +109,7 @@ static bool check(zl_array x, zl_shape low, zl_shape high, zl_array value) {
 zl_array zl_pad(zl_array a, zl_shape low, zl_shape high, zl_array constant_values) {
     if (!a || !constant_values || !check(a, low, high, constant_values))
         return NULL;
-    OP_ROOM(int64_t, arg, 3 * a->ndim);
+    OP_TEMP(int64_t, arg, 3 * a->ndim);
     if (!arg)
         return NULL;
     int64_t *dim = arg + 2 * a->ndim, added = 0;

@@ -27,7 +27,7 @@ static zl_array call_partition(const struct op *op, zl_array x, const int64_t *a
         return error_set(ZL_ERROR_SHAPE,
                          "%s: there is no element %lld, or are no %lld from %lld on, among %lld", op->name,
                          (long long)arg[0], (long long)arg[2], (long long)arg[1], (long long)n);
-    OP_ROOM(int64_t, dim, x->ndim);
+    OP_TEMP(int64_t, dim, x->ndim);
     if (!dim)
         return NULL;
     for (int i = 0; i < x->ndim; i++)
@@ -162,7 +162,7 @@ OP_SIGNATURE(zl_topk_flat, "sort",
 
 // Moves the given axes to the end as one axis. *kept is the number of the others.
 static zl_array flatten_last(zl_array a, int count, const int *axis, int *kept) {
-    OP_ROOM(int, order, a->ndim);
+    OP_TEMP(int, order, a->ndim);
     if (!order)
         return NULL;
     int others = 0, next = 0;
@@ -205,7 +205,7 @@ static zl_array median(const char *function, zl_array a, zl_axes axes, bool keep
         return y;
     if (!a)
         return NULL;
-    OP_ROOM(int, axis, a->ndim);
+    OP_TEMP(int, axis, a->ndim);
     int kept, count = axis ? op_axes(function, a, axes, axis) : -1;
     zl_array x = count < 0 ? NULL : flatten_last(a, count, axis, &kept);
     y = x ? zl_squeeze(middle(function, x), ZL_AXES(-1)) : NULL;

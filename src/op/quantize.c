@@ -93,7 +93,7 @@ enum { MODE, GROUP, CODE_BITS, ARGS };
 
 // w is float16, bfloat16 or float32, and is quantised in mode affine.
 static bool quantize(zl_array w, const int64_t *arg, zl_array *out) {
-    OP_ROOM(int64_t, dim, 2 * w->ndim);
+    OP_TEMP(int64_t, dim, 2 * w->ndim);
     if (!dim || !(w = zl_contiguous(w, false)))
         return false;
     int64_t *few = dim + w->ndim;
@@ -239,7 +239,7 @@ static zl_array scale_by_fp8(zl_array *w, zl_array scale, zl_array global) {
 }
 
 static zl_array with_last(zl_array x, zl_array like, int64_t last) {
-    OP_ROOM(int64_t, dim, like->ndim);
+    OP_TEMP(int64_t, dim, like->ndim);
     if (!dim)
         return NULL;
     for (int i = 0; i < like->ndim; i++)
@@ -306,7 +306,7 @@ OP_SIGNATURE_BOOL(
 // in: codes, scales, and biases if affine, else perhaps a global scale; all become row-major.
 static zl_array dequantize(int count, const zl_array *in, const int64_t *arg, zl_dtype dtype) {
     zl_array dense[3], w = in[0];
-    OP_ROOM(int64_t, dim, w->ndim);
+    OP_TEMP(int64_t, dim, w->ndim);
     if (!dim)
         return NULL;
     for (int i = 0; i < count; i++)

@@ -228,7 +228,7 @@ static bool prepare(const char *function, struct product *p) {
 static zl_array multiply_rows(struct product p) {
     zl_array x = p.x;
     p.x = x->ndim == 1 ? zl_expand_dims(x, ZL_AXES(0)) : x->size ? zl_flatten(x, 0, -2) : x;
-    OP_ROOM(int64_t, dim, x->ndim);
+    OP_TEMP(int64_t, dim, x->ndim);
     if (!p.x || !dim)
         return NULL;
     for (int i = 0; i < x->ndim; i++)
@@ -258,7 +258,7 @@ static zl_array as_list(zl_array x) {
 static zl_array multiply_chosen(struct product p) {
     zl_array shape = p.first;
     if (p.x->size == 0 || p.w->size == 0 || shape->size == 0) {
-        OP_ROOM(int64_t, dim, shape->ndim + 2);
+        OP_TEMP(int64_t, dim, shape->ndim + 2);
         for (int i = 0; dim && i < shape->ndim; i++)
             dim[i] = shape->dim[i];
         if (!dim)

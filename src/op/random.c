@@ -16,7 +16,7 @@
 // Draws dim[0] * dim[1] * ... numbers for each of the keys (..., 2).
 static zl_array draw(zl_array keys, zl_dtype dtype, int ndim, const int64_t *dim) {
     int batch = keys->ndim - 1;
-    OP_ROOM(int64_t, all, batch + ndim);
+    OP_TEMP(int64_t, all, batch + ndim);
     if (!all)
         return NULL;
     for (int i = 0; i < batch + ndim; i++)
@@ -226,7 +226,7 @@ static int64_t largest_rank(int count, const zl_array *given, zl_shape shape) {
 
 // Returns whether the parameters broadcast to shape; false, with an error, if not.
 static bool check_fits(const char *function, int count, const zl_array *given, zl_shape shape) {
-    OP_ROOM(int64_t, dim, largest_rank(count, given, shape));
+    OP_TEMP(int64_t, dim, largest_rank(count, given, shape));
     int ndim = dim ? join_shapes(function, count, given, shape, dim) : -1;
     if (ndim < 0 || shape_equal(ndim, dim, shape.ndim, shape.dim))
         return ndim >= 0;
@@ -236,7 +236,7 @@ static bool check_fits(const char *function, int count, const zl_array *given, z
 
 // Returns whether the parameters and shape broadcast to a common shape, which may be larger than shape.
 static bool check_joins(const char *function, int count, const zl_array *given, zl_shape shape) {
-    OP_ROOM(int64_t, dim, largest_rank(count, given, shape));
+    OP_TEMP(int64_t, dim, largest_rank(count, given, shape));
     return dim && join_shapes(function, count, given, shape, dim) >= 0;
 }
 
@@ -340,7 +340,7 @@ OP_SIGNATURE(zl_random_bernoulli, "random",
 
 // Each part is normal with half of the variance.
 static zl_array complex_normal(zl_shape shape, zl_array key) {
-    OP_ROOM(int64_t, dim, (int64_t)shape.ndim + 1);
+    OP_TEMP(int64_t, dim, (int64_t)shape.ndim + 1);
     if (!dim)
         return NULL;
     for (int i = 0; i < shape.ndim; i++)
@@ -518,7 +518,7 @@ static zl_array multivariate_normal(zl_array mean, zl_array cov, zl_shape shape,
         !op_check_dtype(function, dtype) || !check_moments(function, mean, cov, dtype) ||
         !op_check_shape(function, shape))
         return NULL;
-    OP_ROOM(int64_t, dim, (int64_t)MAX_OF(MAX_OF(mean->ndim, cov->ndim), shape.ndim) + 1);
+    OP_TEMP(int64_t, dim, (int64_t)MAX_OF(MAX_OF(mean->ndim, cov->ndim), shape.ndim) + 1);
     int ndim = dim ? moments_shape(function, mean, cov, shape, dim) : -1;
     if (ndim < 0)
         return NULL;
@@ -591,7 +591,7 @@ static zl_array choose(zl_array logits, int axis, zl_shape shape, zl_array key) 
     if (shape.ndim < logits->ndim - 1)
         return error_set(ZL_ERROR_SHAPE, "%s: shape %s has less axes than logits of shape %s leave", function,
                          shape_text(shape.ndim, shape.dim), array_text(logits));
-    OP_ROOM(int64_t, dim, (int64_t)shape.ndim + 1);
+    OP_TEMP(int64_t, dim, (int64_t)shape.ndim + 1);
     if (!dim)
         return NULL;
     for (int i = 0; i <= shape.ndim; i++)
@@ -619,7 +619,7 @@ static zl_array categorical(zl_array logits, int axis, zl_shape shape, int num_s
     bool counted = num_samples != INT_MIN;
     if (counted && !(logits = zl_expand_dims(logits, ZL_AXES(-1))))
         return NULL;
-    OP_ROOM(int64_t, dim, logits->ndim);
+    OP_TEMP(int64_t, dim, logits->ndim);
     if (!dim)
         return NULL;
     for (int i = 0; i < logits->ndim - 1; i++)

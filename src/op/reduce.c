@@ -17,7 +17,7 @@ static const struct {
 
 // Records the call. Axes are sorted, and x has the dtype of the result; the axes stay, with size 1.
 static zl_array over(const struct op *op, zl_array x, int count, const int64_t *axes) {
-    OP_ROOM(int64_t, dim, x->ndim);
+    OP_TEMP(int64_t, dim, x->ndim);
     if (!dim)
         return NULL;
     for (int i = 0; i < x->ndim; i++)
@@ -42,7 +42,7 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     if (axis[0] < 0)
         return op_vmap_same(c, in, axis, out, out_axis);
     zl_array x = op_batch_first(in[0], axis[0]);
-    OP_ROOM(int64_t, axes, c->args);
+    OP_TEMP(int64_t, axes, c->args);
     if (!axes || !x)
         return false;
     for (int i = 0; i < c->args; i++)
@@ -70,7 +70,7 @@ static zl_array shift(zl_array x, int64_t places, bool from_end) {
     if (!x)
         return NULL;
     int last = x->ndim - 1;
-    OP_ROOM(int64_t, start, 4 * x->ndim);
+    OP_TEMP(int64_t, start, 4 * x->ndim);
     if (!start)
         return NULL;
     int64_t *stop = start + x->ndim, *step = stop + x->ndim, *none = step + x->ndim;
@@ -100,7 +100,7 @@ static zl_array running_product(zl_array x, bool from_end) {
 // Returns for each element the product of all others. A division would fail at zeros.
 static zl_array product_weights(const struct call *c) {
     zl_array x = c->in[0];
-    OP_ROOM(int, order, 2 * x->ndim);
+    OP_TEMP(int, order, 2 * x->ndim);
     if (!order)
         return NULL;
     int *back = order + x->ndim, kept = 0, reduced = 0;
@@ -196,8 +196,8 @@ static bool is_trivial(zl_array x, int count, const int *axis) {
 zl_array op_reduce_axes(const char *function, enum reduce which, zl_array x, zl_axes axes, bool keepdims) {
     if (!x)
         return NULL;
-    OP_ROOM(int, axis, x->ndim);
-    OP_ROOM(int64_t, arg, x->ndim);
+    OP_TEMP(int, axis, x->ndim);
+    OP_TEMP(int64_t, arg, x->ndim);
     int count = axis && arg ? op_axes(function, x, axes, axis) : -1;
     if (count < 0 || !check_empty(function, which, x, count, axis))
         return NULL;

@@ -27,7 +27,7 @@ zl_array zl_repeat(zl_array array, int64_t repeats, int axis) {
     int at = array ? shape_axis("zl_repeat", axis, array->ndim) : -1;
     if (at < 0)
         return NULL;
-    OP_ROOM(int64_t, dim, 2 * array->ndim + 1);
+    OP_TEMP(int64_t, dim, 2 * array->ndim + 1);
     if (!dim)
         return NULL;
     // result: the sizes of the result; dim: the same with an extra axis for the copies of an element
@@ -57,7 +57,7 @@ zl_array zl_tile(zl_array a, zl_shape reps) {
     if (!a || !op_check_list("zl_tile", reps))
         return NULL;
     int ndim = MAX_OF(a->ndim, reps.ndim);
-    OP_ROOM(int64_t, dim, 5 * ndim); // for every axis two sizes: copies and size, then 1 and size; then the
+    OP_TEMP(int64_t, dim, 5 * ndim); // for every axis two sizes: copies and size, then 1 and size; then the
                                      // sizes of the result
     if (!dim)
         return NULL;
@@ -81,7 +81,7 @@ OP_SIGNATURE(
     P_ARRAY(a), P_SHAPE(reps));
 
 // Rolls an axis: its last `shift` elements come first. shift: 0 to size - 1.
-static zl_array turn(zl_array x, int axis, int64_t shift) {
+static zl_array roll(zl_array x, int axis, int64_t shift) {
     zl_array parts[2];
     if (shift == 0)
         return op_same(x);
@@ -106,7 +106,7 @@ static int64_t total_shift(zl_shape shift, int64_t size) {
 
 static zl_array roll_flat(zl_array x, zl_shape shift) {
     zl_array flat = zl_flatten(x, 0, -1);
-    return flat ? zl_reshape(turn(flat, 0, total_shift(shift, x->size)), (zl_shape){x->dim, x->ndim}) : NULL;
+    return flat ? zl_reshape(roll(flat, 0, total_shift(shift, x->size)), (zl_shape){x->dim, x->ndim}) : NULL;
 }
 
 static bool again_roll(const union op_value *v, zl_array *out) {
@@ -133,7 +133,7 @@ zl_array zl_roll(zl_array a, zl_shape shift, zl_axes axis) {
     for (int i = 0; y && i < axis.count; i++) {
         int at = axis.axis[i] < 0 ? axis.axis[i] + a->ndim : axis.axis[i];
         zl_shape by = axis.count == 1 ? shift : (zl_shape){shift.dim + (shift.ndim == 1 ? 0 : i), 1};
-        y = turn(y, at, total_shift(by, a->dim[at]));
+        y = roll(y, at, total_shift(by, a->dim[at]));
     }
     return y;
 }

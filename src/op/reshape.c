@@ -5,7 +5,7 @@
 // Returns x with other sizes. If its strides cannot be split that way, x is copied to row-major order first.
 static zl_array view_as(const struct op *op, zl_array x, int args, const int64_t *arg, int ndim,
                         const int64_t *dim) {
-    OP_ROOM(int64_t, stride, ndim);
+    OP_TEMP(int64_t, stride, ndim);
     if (!stride)
         return NULL;
     bool splits = x->size > 0 && shape_view(x->ndim, x->dim, array_stride(x), ndim, dim, stride);
@@ -55,7 +55,7 @@ static bool infer(const char *function, int64_t size, int ndim, const int64_t *g
 // reshape ---------------------------------------------------------------------------------------------------
 
 static zl_array reshape(zl_array x, int ndim, const int64_t *given) {
-    OP_ROOM(int64_t, dim, ndim);
+    OP_TEMP(int64_t, dim, ndim);
     if (!dim || !infer("zl_reshape", x->size, ndim, given, dim))
         return NULL;
     if (shape_equal(x->ndim, x->dim, ndim, dim))
@@ -77,7 +77,7 @@ static bool vmap_reshape(const struct call *c, const zl_array *in, const int *ax
     if (axis[0] < 0)
         return op_vmap_same(c, in, axis, out, out_axis);
     zl_array x = op_batch_first(in[0], axis[0]), y = call_output(c, 0);
-    OP_ROOM(int64_t, dim, y->ndim + 1);
+    OP_TEMP(int64_t, dim, y->ndim + 1);
     if (!dim || !x)
         return false;
     dim[0] = x->dim[0];
@@ -117,7 +117,7 @@ OP_SIGNATURE(
 
 static zl_array flatten(zl_array x, int64_t start, int64_t end) {
     int joined = (int)(end - start), ndim = x->ndim - joined;
-    OP_ROOM(int64_t, dim, ndim);
+    OP_TEMP(int64_t, dim, ndim);
     if (!dim)
         return NULL;
     for (int i = 0; i < ndim; i++)
@@ -191,7 +191,7 @@ OP_SIGNATURE(zl_flatten, "view",
 // arg: the axis, then the sizes that it is split into.
 static zl_array unflatten(zl_array x, int args, const int64_t *arg) {
     int axis = (int)arg[0], parts = args - 1, ndim = x->ndim + parts - 1;
-    OP_ROOM(int64_t, dim, ndim);
+    OP_TEMP(int64_t, dim, ndim);
     if (!dim || !infer("zl_unflatten", x->dim[axis], parts, arg + 1, dim + axis))
         return NULL;
     for (int i = 0; i < x->ndim; i++)
@@ -215,7 +215,7 @@ static bool vmap_unflatten(const struct call *c, const zl_array *in, const int *
     if (axis[0] < 0)
         return op_vmap_same(c, in, axis, out, out_axis);
     zl_array x = op_batch_first(in[0], axis[0]);
-    OP_ROOM(int64_t, arg, c->args);
+    OP_TEMP(int64_t, arg, c->args);
     if (!arg || !x)
         return false;
     for (int i = 0; i < c->args; i++)
@@ -250,7 +250,7 @@ zl_array zl_unflatten(zl_array a, int axis, zl_shape shape) {
         return NULL;
     if (shape.ndim == 0)
         return error_set(ZL_ERROR_SHAPE, "zl_unflatten: the shape to split axis %d into has no sizes", axis);
-    OP_ROOM(int64_t, arg, shape.ndim + 1);
+    OP_TEMP(int64_t, arg, shape.ndim + 1);
     if (!arg)
         return NULL;
     arg[0] = at;

@@ -92,11 +92,11 @@ static zl_array angles(const struct rope *r, zl_array offset, zl_array freqs) {
     int64_t length = r->x->dim[r->x->ndim - 2], half = r->dims / 2;
     zl_array place = zl_add(zl_arange(0, (double)length, 1, dtype), zl_astype(offset, dtype));
     place = zl_multiply(place, op_number(dtype, r->scale));
-    zl_array turn =
+    zl_array frequencies =
         freqs
             ? zl_reciprocal(freqs)
             : zl_exp(zl_multiply(zl_arange(0, -(double)half, -1, dtype), op_number(dtype, op_rope_rate(r))));
-    return zl_multiply(zl_expand_dims(place, ZL_AXES(-1)), turn);
+    return zl_multiply(zl_expand_dims(place, ZL_AXES(-1)), frequencies);
 }
 
 static zl_array rotate(const struct rope *r, zl_array angle) {
@@ -108,9 +108,10 @@ static zl_array rotate(const struct rope *r, zl_array angle) {
     zl_array cosine = zl_astype(zl_cos(angle), dtype), sine = zl_astype(zl_sin(angle), dtype);
     if (r->inverse)
         sine = zl_negative(sine);
-    zl_array turned[] = {zl_subtract(zl_multiply(a, cosine), zl_multiply(b, sine)),
-                         zl_add(zl_multiply(a, sine), zl_multiply(b, cosine))};
-    zl_array y = r->traditional ? zl_flatten(zl_stack(turned, 2, -1), -2, -1) : zl_concatenate(turned, 2, -1);
+    zl_array rotated[] = {zl_subtract(zl_multiply(a, cosine), zl_multiply(b, sine)),
+                          zl_add(zl_multiply(a, sine), zl_multiply(b, cosine))};
+    zl_array y =
+        r->traditional ? zl_flatten(zl_stack(rotated, 2, -1), -2, -1) : zl_concatenate(rotated, 2, -1);
     return r->dims == end ? y : zl_concatenate((zl_array[]){y, part(x, r->dims, end, 1)}, 2, -1);
 }
 

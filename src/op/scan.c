@@ -36,13 +36,14 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 // Returns the cotangent of x, given that of y, or the tangent of y, given that of x.
 typedef zl_array rule(const struct call *c, zl_array x, zl_array y, zl_array g);
 
-static zl_array scan_as(zl_array x, enum scan which, const int64_t *like, bool turned) {
-    return x ? scan(x, (int64_t[]){which, like[AXIS], turned ? !like[REVERSE] : like[REVERSE], true}) : NULL;
+static zl_array scan_as(zl_array x, enum scan which, const int64_t *like, bool reversed) {
+    return x ? scan(x, (int64_t[]){which, like[AXIS], reversed ? !like[REVERSE] : like[REVERSE], true})
+             : NULL;
 }
 
 // Shifts x by one along the axis, to the front or the back; the free place becomes 0.
 static zl_array move_by_one(zl_array x, int axis, bool to_front) {
-    OP_ROOM(int64_t, list, 5 * x->ndim);
+    OP_TEMP(int64_t, list, 5 * x->ndim);
     if (!list)
         return NULL;
     int64_t *start = list, *stop = start + x->ndim, *one = stop + x->ndim, *low = one + x->ndim,
@@ -293,7 +294,7 @@ static bool check_mask(zl_array a, zl_array mask, zl_array src) {
 // Returns an array like a with the elements of src that go to the places of the mask: each place takes the
 // element whose index is the number of true places before it.
 static zl_array spread(zl_array a, zl_array mask, zl_array src) {
-    OP_ROOM(int64_t, dim, src->ndim);
+    OP_TEMP(int64_t, dim, src->ndim);
     if (!dim)
         return NULL;
     for (int i = 0; i < src->ndim; i++)

@@ -13,7 +13,7 @@ static const char *const names[] = {"zl_scatter", "zl_scatter_add", "zl_scatter_
 // Records the call. The shapes fit, all indices have one shape, and the updates have the dtype of a.
 static zl_array scatter(zl_array a, int count, const zl_array *indices, zl_array updates,
                         const int64_t *arg) {
-    OP_ROOM(zl_array, in, count + 2);
+    OP_TEMP(zl_array, in, count + 2);
     if (!in)
         return NULL;
     if (updates->size == 0)
@@ -27,7 +27,7 @@ static zl_array scatter(zl_array a, int count, const zl_array *indices, zl_array
 
 zl_array op_scatter_slices(enum update how, zl_array a, int count, const zl_array *indices, zl_array updates,
                            const int64_t *axes) {
-    OP_ROOM(int64_t, arg, count + 1);
+    OP_TEMP(int64_t, arg, count + 1);
     if (!arg)
         return NULL;
     arg[0] = how;
@@ -41,7 +41,7 @@ static zl_array check_and_scatter(enum update how, zl_array a, const zl_array *i
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     int count = c->inputs - 2;
-    OP_ROOM(int, axes, count);
+    OP_TEMP(int, axes, count);
     if (!axes)
         return false;
     op_axes_of(count, call_args(c) + 1, axes);
@@ -55,7 +55,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
 static zl_array slices_of(const struct call *c, zl_array x) {
     int count = c->inputs - 2;
     zl_array updates = c->in[count + 1];
-    OP_ROOM(int, axes, count);
+    OP_TEMP(int, axes, count);
     if (!axes)
         return NULL;
     for (int i = 0; i < count; i++)
@@ -105,8 +105,8 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
 // the slices.
 static zl_array scatter_each(const struct call *c, const zl_array *in, const int *axis, int64_t batch) {
     int count = c->inputs - 2, lead = count ? c->in[1]->ndim : 0;
-    OP_ROOM(zl_array, indices, count + 1);
-    OP_ROOM(int64_t, axes, count + 1);
+    OP_TEMP(zl_array, indices, count + 1);
+    OP_TEMP(int64_t, axes, count + 1);
     if (!indices || !axes)
         return NULL;
     zl_array at = zl_arange_int(0, batch, 1, ZL_INT64);
@@ -172,8 +172,8 @@ static zl_array check_and_scatter(enum update how, zl_array a, const zl_array *i
                                   zl_array updates, zl_axes axes) {
     if (!a || !updates)
         return NULL;
-    OP_ROOM(zl_array, list, MAX_OF(count, 0));
-    OP_ROOM(int64_t, arg, MAX_OF(count, 0) + 1);
+    OP_TEMP(zl_array, list, MAX_OF(count, 0));
+    OP_TEMP(int64_t, arg, MAX_OF(count, 0) + 1);
     if (!list || !arg || !op_check_indices(names[how], a, indices, count, axes, list, arg + 1) ||
         !check_updates(names[how], a, count, list, updates))
         return NULL;

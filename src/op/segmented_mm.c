@@ -5,7 +5,7 @@
 static zl_array segmented_mm(const zl_array *in) {
     zl_array a = in[0], b = in[1], segments = in[2];
     int ndim = segments->ndim + 1;
-    OP_ROOM(int64_t, dim, ndim);
+    OP_TEMP(int64_t, dim, ndim);
     if (!dim)
         return NULL;
     for (int i = 0; i < ndim - 2; i++)
@@ -24,7 +24,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
 
 // Computes the products of a batch one after the other.
 static bool vmap_each(const zl_array *in, const int *axis, int64_t batch, zl_array *out) {
-    OP_ROOM(zl_array, list, batch);
+    OP_TEMP(zl_array, list, batch);
     for (int64_t i = 0; list && i < batch; i++) {
         zl_array one[3];
         for (int k = 0; k < 3; k++)

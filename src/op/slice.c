@@ -26,7 +26,7 @@ struct slice_run op_slice_along(zl_array x, const int64_t *arg, int axis) {
 }
 
 static zl_array slice(zl_array x, const int64_t *arg) {
-    OP_ROOM(int64_t, dim, 2 * x->ndim);
+    OP_TEMP(int64_t, dim, 2 * x->ndim);
     if (!dim)
         return NULL;
     int64_t offset = 0;
@@ -51,7 +51,7 @@ static bool record_slice(const struct call *c, const zl_array *in, zl_array *out
 static zl_array interleave(zl_array x, int axis, int64_t step) {
     int ndim = x->ndim + 1;
     int64_t length = (x->dim[axis] - 1) * step + 1;
-    OP_ROOM(int64_t, low, 3 * ndim);
+    OP_TEMP(int64_t, low, 3 * ndim);
     if (!low)
         return NULL;
     int64_t *high = low + ndim, *ones = high + ndim;
@@ -74,7 +74,7 @@ static zl_array interleave(zl_array x, int axis, int64_t step) {
 static zl_array vjp_slice(const struct call *c, int input, const zl_array *cotangent) {
     (void)input;
     zl_array x = c->in[0], g = cotangent[0];
-    OP_ROOM(int64_t, low, 2 * x->ndim);
+    OP_TEMP(int64_t, low, 2 * x->ndim);
     if (!low)
         return NULL;
     for (int i = 0; g && i < x->ndim; i++) {
@@ -98,7 +98,7 @@ static bool vmap_slice(const struct call *c, const zl_array *in, const int *axis
         return op_vmap_same(c, in, axis, out, out_axis);
     static const int64_t all[] = {0, INT64_MAX, 1};
     int ndim = c->args / 3;
-    OP_ROOM(int64_t, arg, c->args + 3);
+    OP_TEMP(int64_t, arg, c->args + 3);
     zl_array x = op_batch_first(in[0], axis[0]);
     if (!arg || !x)
         return false;
@@ -137,7 +137,7 @@ zl_array zl_slice(zl_array a, zl_shape start, zl_shape stop, zl_shape step) {
         return error_set(ZL_ERROR_SHAPE,
                          "zl_slice: %d starts, %d stops and %d steps for shape %s: each needs %d", start.ndim,
                          stop.ndim, step.ndim, array_text(a), a->ndim);
-    OP_ROOM(int64_t, arg, 3 * a->ndim);
+    OP_TEMP(int64_t, arg, 3 * a->ndim);
     if (!arg)
         return NULL;
     for (int i = 0; i < a->ndim; i++) {
@@ -158,8 +158,8 @@ OP_SIGNATURE(zl_slice, "view",
 zl_array zl_flip(zl_array a, zl_axes axis) {
     if (!a)
         return NULL;
-    OP_ROOM(int, each, a->ndim);
-    OP_ROOM(int64_t, arg, 3 * a->ndim);
+    OP_TEMP(int, each, a->ndim);
+    OP_TEMP(int64_t, arg, 3 * a->ndim);
     int count = each && arg ? op_axes("zl_flip", a, axis, each) : -1;
     if (count < 0)
         return NULL;
@@ -195,7 +195,7 @@ static bool vmap_as_strided(const struct call *c, const zl_array *in, const int 
     if (axis[0] < 0)
         return op_vmap_same(c, in, axis, out, out_axis);
     int ndim = c->args / 2;
-    OP_ROOM(int64_t, arg, c->args + 2);
+    OP_TEMP(int64_t, arg, c->args + 2);
     zl_array x = zl_contiguous(op_batch_first(in[0], axis[0]), false);
     if (!arg || !x)
         return false;
@@ -281,7 +281,7 @@ static zl_array strided(zl_array a, zl_shape shape, zl_shape strides, int64_t of
     if (strides.ndim != shape.ndim)
         return error_set(ZL_ERROR_SHAPE, "zl_as_strided: %d strides for a shape of %d axes", strides.ndim,
                          shape.ndim);
-    OP_ROOM(int64_t, arg, 1 + 2 * shape.ndim);
+    OP_TEMP(int64_t, arg, 1 + 2 * shape.ndim);
     if (!arg)
         return NULL;
     int64_t size;
@@ -305,7 +305,7 @@ zl_array zl_as_strided(zl_array a, zl_shape shape, zl_shape strides, int64_t off
         return NULL;
     if (shape.ndim == -1)
         shape = zl_shape_of(a);
-    OP_ROOM(int64_t, dense, MAX_OF(shape.ndim, 0));
+    OP_TEMP(int64_t, dense, MAX_OF(shape.ndim, 0));
     if (!dense)
         return NULL;
     if (strides.ndim == -1 && op_check_shape("zl_as_strided", shape)) {

@@ -16,7 +16,7 @@ static const char *name_of(const struct op *op) {
 // Makes the text row-major, and also the inputs of a kernel that is not strided, whatever the layout of the
 // new inputs.
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
-    OP_ROOM(zl_array, all, c->inputs);
+    OP_TEMP(zl_array, all, c->inputs);
     for (int k = 0; all && k < c->inputs; k++) {
         bool as_it_lies = k && (k <= c->outputs || call_args(c)[KERNEL_STRIDED]);
         if (!(all[k] = as_it_lies ? in[k] : zl_contiguous(in[k], false)))
@@ -46,7 +46,7 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
 
 // Returns element i along the first axis.
 static zl_array element(zl_array x, int64_t i) {
-    OP_ROOM(int64_t, dim, 3 * (int64_t)x->ndim);
+    OP_TEMP(int64_t, dim, 3 * (int64_t)x->ndim);
     for (int k = 0; dim && k < x->ndim; k++) {
         dim[k] = k ? 0 : i;
         dim[x->ndim + k] = k ? x->dim[k] : i + 1;
@@ -72,7 +72,7 @@ static bool align(const struct call *c, const zl_array *in, const int *axis, zl_
 // Records the call for each element of the batch; each[k * batch + i] becomes output k of element i.
 static bool record_each(const struct call *c, const zl_array *aligned, const int *axis, int64_t batch,
                         zl_array *each) {
-    OP_ROOM(zl_array, one, c->inputs + c->outputs);
+    OP_TEMP(zl_array, one, c->inputs + c->outputs);
     for (int64_t i = 0; one && i < batch; i++) {
         for (int k = 0; k < c->inputs; k++)
             if (!(one[k] = axis[k] < 0 ? aligned[k] : element(aligned[k], i)))
@@ -86,7 +86,7 @@ static bool record_each(const struct call *c, const zl_array *aligned, const int
 }
 
 static zl_array none_of(zl_array y) {
-    OP_ROOM(int64_t, dim, (int64_t)y->ndim + 1);
+    OP_TEMP(int64_t, dim, (int64_t)y->ndim + 1);
     if (!dim)
         return NULL;
     dim[0] = 0;
@@ -97,8 +97,8 @@ static zl_array none_of(zl_array y) {
 // Only the author knows what an extra axis would mean to a kernel, so it runs once for each element.
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     int64_t batch = op_batch_size(c->inputs, in, axis);
-    OP_ROOM(zl_array, aligned, c->inputs);
-    OP_ROOM(zl_array, each, batch * c->outputs);
+    OP_TEMP(zl_array, aligned, c->inputs);
+    OP_TEMP(zl_array, each, batch * c->outputs);
     bool ok = aligned && each && align(c, in, axis, aligned) && record_each(c, aligned, axis, batch, each);
     for (int k = 0; ok && k < c->outputs; k++) {
         out_axis[k] = 0;
@@ -281,7 +281,7 @@ static bool call(const struct op *op, const zl_cpu_kernel_source *k, const char 
     arg[KERNEL_FILLS] = k->init != NULL;
     arg[KERNEL_STRIDED] = k->strided;
     arg[KERNEL_SHARED] = shared;
-    OP_ROOM(zl_array, all, inputs);
+    OP_TEMP(zl_array, all, inputs);
     return all && read_grid(name_of(op), k, arg) &&
            op_kernel_inputs(name_of(op), text, k->init ? *k->init : 0, k->outputs, k->shape, k->dtype,
                             k->inputs, in, all) &&
@@ -293,7 +293,7 @@ static bool make(const struct op *op, const zl_cpu_kernel_source *k, int64_t sha
     char *text = text_of(op, k, count, in);
     if (!text)
         return false;
-    OP_ROOM(zl_array, read, count);
+    OP_TEMP(zl_array, read, count);
     bool ok = op_check_out(name_of(op), k->outputs, out) && check_traced(op, k, count, in) && read &&
               read_inputs(k, in, read) && call(op, k, text, shared, read, out);
     memory_free(text);

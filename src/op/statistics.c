@@ -5,7 +5,7 @@
 // Returns the number of elements of x along the axes, minus `less`, or one divided by that: a number to
 // multiply a sum by. Returns NULL, with an error, for axes that x does not have.
 static zl_array elements(const char *function, zl_array x, zl_axes axes, int less, bool inverse) {
-    OP_ROOM(int, axis, x->ndim);
+    OP_TEMP(int, axis, x->ndim);
     int count = axis ? op_axes(function, x, axes, axis) : -1;
     return count < 0 ? NULL : op_count(x, op_float_dtype((zl_dtype)x->dtype), count, axis, less, inverse);
 }

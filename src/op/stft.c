@@ -70,8 +70,8 @@ static zl_array positions(int64_t length, int64_t more, bool mirrored) {
     if (!mirrored || length == 1)
         return zl_minimum(zl_maximum(at, op_number(ZL_INT64, 0)), last);
     zl_array period = op_number(ZL_INT64, 2 * (double)(length - 1));
-    zl_array turn = zl_remainder(at, period);
-    return zl_minimum(turn, zl_subtract(period, turn));
+    zl_array phase = zl_remainder(at, period);
+    return zl_minimum(phase, zl_subtract(period, phase));
 }
 
 // Returns x with `more` elements before and after the last axis.
@@ -87,7 +87,7 @@ static zl_array lengthen(const char *function, zl_array x, int64_t more, const c
                          array_text(x), mode);
     if (!constant)
         return zl_take(x, positions(x->dim[last], more, mirrored), last);
-    OP_ROOM(int64_t, size, x->ndim);
+    OP_TEMP(int64_t, size, x->ndim);
     if (!size)
         return NULL;
     memset(size, 0, sizeof *size * (size_t)x->ndim);
@@ -99,7 +99,7 @@ static zl_array lengthen(const char *function, zl_array x, int64_t more, const c
 static zl_array cut(struct frames *f, zl_array x) {
     int ndim = x->ndim + 1;
     int64_t length = x->dim[ndim - 2];
-    OP_ROOM(int64_t, dim, 2 * (int64_t)ndim);
+    OP_TEMP(int64_t, dim, 2 * (int64_t)ndim);
     if (!dim)
         return NULL;
     if (length < f->n)
@@ -201,7 +201,7 @@ static zl_array istft(const struct frames *f, zl_array x, bool onesided) {
 
 // Returns y (rows, length) with the axes of x before its last two.
 static zl_array unflatten_rows(zl_array y, zl_array x) {
-    OP_ROOM(int64_t, dim, x->ndim - 1);
+    OP_TEMP(int64_t, dim, x->ndim - 1);
     if (!y || !dim)
         return NULL;
     memcpy(dim, x->dim, sizeof *dim * (size_t)(x->ndim - 2));

@@ -6,7 +6,7 @@
 
 // dim: sizes to which x broadcasts; new axes come first.
 static zl_array stretch(zl_array x, int ndim, const int64_t *dim) {
-    OP_ROOM(int64_t, stride, ndim);
+    OP_TEMP(int64_t, stride, ndim);
     if (!stride)
         return NULL;
     int added = ndim - x->ndim;
@@ -26,7 +26,7 @@ static zl_array vjp_broadcast(const struct call *c, int input, const zl_array *c
 
 // Inserts `gap` axes between the extra axis and those of x: the axes that the result has more than x.
 static zl_array open_gap(zl_array x, int gap) {
-    OP_ROOM(int, axes, gap);
+    OP_TEMP(int, axes, gap);
     if (!axes)
         return NULL;
     for (int i = 0; i < gap; i++)
@@ -38,7 +38,7 @@ static bool vmap_broadcast(const struct call *c, const zl_array *in, const int *
                            int *out_axis) {
     if (axis[0] < 0)
         return op_vmap_same(c, in, axis, out, out_axis);
-    OP_ROOM(int64_t, dim, c->args + 1);
+    OP_TEMP(int64_t, dim, c->args + 1);
     zl_array x = op_batch_first(in[0], axis[0]);
     if (!dim || !x)
         return false;
@@ -171,7 +171,7 @@ OP_SIGNATURE(zl_stop_gradient, "view", "a, but a constant to gradients.", P_ARRA
 zl_array zl_depends(zl_array inputs, const zl_array *dependencies, int count) {
     if (!inputs || !op_check_inputs("zl_depends", dependencies, count))
         return NULL;
-    OP_ROOM(zl_array, in, (int64_t)count + 1);
+    OP_TEMP(zl_array, in, (int64_t)count + 1);
     if (!in)
         return NULL;
     in[0] = inputs;

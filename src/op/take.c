@@ -5,7 +5,7 @@
 // The axes of indices replace the axis.
 static zl_array take(zl_array x, zl_array indices, int axis) {
     int ndim = x->ndim - 1 + indices->ndim;
-    OP_ROOM(int64_t, dim, ndim);
+    OP_TEMP(int64_t, dim, ndim);
     if (!dim)
         return NULL;
     for (int i = 0; i < ndim; i++) {

@@ -12,7 +12,7 @@ static bool product(const char *function, int count, const int64_t *dim, int64_t
 // Writes the axes of x to sum over, in the order given, then the other axes to out. Returns false, with an
 // error, if they are invalid.
 static bool read_axes(const char *function, zl_array x, zl_axes axes, int *out) {
-    OP_ROOM(int, sorted, x->ndim);
+    OP_TEMP(int, sorted, x->ndim);
     int count = sorted ? op_axes(function, x, axes, sorted) : -1;
     if (count < 0)
         return false;
@@ -33,8 +33,8 @@ static zl_array as_matrix(const char *function, zl_array x, int summed, const in
                           int64_t *free) {
     int stays = x->ndim - summed;
     int64_t kept, inner;
-    OP_ROOM(int, order, x->ndim);
-    OP_ROOM(int64_t, dim, summed);
+    OP_TEMP(int, order, x->ndim);
+    OP_TEMP(int64_t, dim, summed);
     if (!order || !dim)
         return NULL;
     memcpy(order + (summed_last ? stays : 0), axes, sizeof *order * (size_t)summed);
@@ -61,12 +61,12 @@ static bool check_sizes(const char *function, zl_array a, zl_array b, int count,
 
 static zl_array tensordot(const char *function, zl_array a, zl_array b, zl_axes axes_a, zl_axes axes_b) {
     int summed = axes_a.count, ndim = a->ndim + b->ndim - 2 * summed;
-    OP_ROOM(int, order_a, a->ndim);
-    OP_ROOM(int, order_b, b->ndim);
+    OP_TEMP(int, order_a, a->ndim);
+    OP_TEMP(int, order_b, b->ndim);
     if (!order_a || !order_b || !read_axes(function, a, axes_a, order_a) ||
         !read_axes(function, b, axes_b, order_b))
         return NULL;
-    OP_ROOM(int64_t, dim, ndim);
+    OP_TEMP(int64_t, dim, ndim);
     if (!dim || !check_sizes(function, a, b, summed, order_a, order_b))
         return NULL;
     zl_array left = as_matrix(function, a, summed, order_a, true, dim);
@@ -105,7 +105,7 @@ zl_array zl_tensordot(zl_array a, zl_array b, int axes) {
     if (axes < 0 || axes > MIN_OF(a->ndim, b->ndim))
         return error_set(ZL_ERROR_AXIS, "zl_tensordot: %d axes of shapes %s and %s: 0 to %d are possible",
                          axes, array_text(a), array_text(b), MIN_OF(a->ndim, b->ndim));
-    OP_ROOM(int, list, 2 * axes);
+    OP_TEMP(int, list, 2 * axes);
     if (!list)
         return NULL;
     for (int i = 0; i < axes; i++) {
@@ -155,7 +155,7 @@ static zl_array spread(zl_array x, int ndim, int first, int64_t *dim) {
 
 static zl_array kron(zl_array a, zl_array b) {
     int ndim = MAX_OF(a->ndim, b->ndim);
-    OP_ROOM(int64_t, dim, 3 * ndim);
+    OP_TEMP(int64_t, dim, 3 * ndim);
     if (!dim)
         return NULL;
     int64_t *result = dim + 2 * ndim;

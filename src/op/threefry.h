@@ -15,10 +15,10 @@ enum { THREEFRY_VECTORS = 4, THREEFRY_LANES = 4 * THREEFRY_VECTORS };
 #define THREEFRY_INLINE static inline __attribute__((always_inline))
 #define THREEFRY_EACH   _Pragma("GCC unroll 4") for (int v = 0; v < THREEFRY_VECTORS; v++)
 
-THREEFRY_INLINE void threefry_round(threefry_words *x, threefry_words *y, uint32_t turn) {
+THREEFRY_INLINE void threefry_round(threefry_words *x, threefry_words *y, uint32_t rotation) {
     THREEFRY_EACH {
         x[v] += y[v];
-        y[v] = ((y[v] << turn) | (y[v] >> (32 - turn))) ^ x[v];
+        y[v] = ((y[v] << rotation) | (y[v] >> (32 - rotation))) ^ x[v];
     }
 }
 

@@ -26,7 +26,7 @@ static zl_array combine(enum update how, zl_array x, zl_array update) {
 
 // Broadcasts the update, which has the dtype of x, to the slice, and records the call.
 static zl_array update_slice(zl_array x, zl_array update, const int64_t *arg) {
-    OP_ROOM(int64_t, dim, x->ndim);
+    OP_TEMP(int64_t, dim, x->ndim);
     if (!dim)
         return NULL;
     bool whole = true;
@@ -93,7 +93,7 @@ static bool vmap_update(const struct call *c, const zl_array *in, const int *axi
     static const int64_t all[] = {0, INT64_MAX, 1};
     int ndim = c->in[0]->ndim;
     int64_t batch = op_batch_size(2, in, axis);
-    OP_ROOM(int64_t, arg, c->args + 3);
+    OP_TEMP(int64_t, arg, c->args + 3);
     out_axis[0] = batch < 0 ? -1 : 0;
     if (!arg || batch < 0)
         return arg && record_update(c, in, out);
@@ -143,7 +143,7 @@ static zl_array check_and_update(enum update how, zl_array x, zl_array update, z
                                  zl_shape step) {
     if (!x || !update || !check_bounds(names[how], x, start, stop, step))
         return NULL;
-    OP_ROOM(int64_t, arg, 1 + 3 * x->ndim);
+    OP_TEMP(int64_t, arg, 1 + 3 * x->ndim);
     if (!arg)
         return NULL;
     arg[0] = how;
@@ -194,7 +194,7 @@ static zl_array update_at(zl_array a, zl_array update, zl_array start, const int
 
 static bool record_slice(const struct call *c, const zl_array *in, zl_array *out) {
     int count = (int)call_args(c)[0];
-    OP_ROOM(int, axes, count);
+    OP_TEMP(int, axes, count);
     if (!axes)
         return false;
     op_axes_of(count, call_args(c) + 1, axes);
@@ -203,7 +203,7 @@ static bool record_slice(const struct call *c, const zl_array *in, zl_array *out
 }
 
 static bool record_update_at(const struct call *c, const zl_array *in, zl_array *out) {
-    OP_ROOM(int, axes, c->args);
+    OP_TEMP(int, axes, c->args);
     if (!axes)
         return false;
     op_axes_of(c->args, call_args(c), axes);
@@ -228,7 +228,7 @@ static bool jvp_slice(const struct call *c, const zl_array *tangent, zl_array *o
 
 static zl_array vjp_update_at(const struct call *c, int input, const zl_array *cotangent) {
     zl_array g = cotangent[0], update = c->in[1];
-    OP_ROOM(int64_t, arg, 1 + c->args + g->ndim);
+    OP_TEMP(int64_t, arg, 1 + c->args + g->ndim);
     if (!arg)
         return NULL;
     if (input == 0) {
@@ -283,9 +283,9 @@ static zl_array batch_starts(zl_array start, int axis, int64_t batch) {
 static zl_array slice_each(const struct call *c, zl_array a, bool is_batch, zl_array starts) {
     int count = (int)call_args(c)[0];
     const int64_t *sizes = call_args(c) + 1 + count;
-    OP_ROOM(zl_array, index, count + 1);
-    OP_ROOM(int, axes, count + 1);
-    OP_ROOM(int64_t, size, a->ndim);
+    OP_TEMP(zl_array, index, count + 1);
+    OP_TEMP(int, axes, count + 1);
+    OP_TEMP(int64_t, size, a->ndim);
     if (!index || !axes || !size ||
         !batch_places(a, starts, is_batch, count, call_args(c) + 1, sizes, index, axes))
         return NULL;
@@ -299,7 +299,7 @@ static zl_array slice_each(const struct call *c, zl_array a, bool is_batch, zl_a
 // Slices all batch elements at the same start: the batch is one more axis.
 static zl_array slice_together(const struct call *c, zl_array a, zl_array start) {
     int count = (int)call_args(c)[0];
-    OP_ROOM(int64_t, arg, c->args + 1);
+    OP_TEMP(int64_t, arg, c->args + 1);
     if (!arg)
         return NULL;
     arg[0] = count;
@@ -331,8 +331,8 @@ static bool vmap_update_at(const struct call *c, const zl_array *in, const int *
         return record_update_at(c, in, out);
     zl_array a = op_batch_repeat(in[0], axis[0], batch), update = op_batch_repeat(in[1], axis[1], batch);
     zl_array starts = batch_starts(in[2], axis[2], batch);
-    OP_ROOM(zl_array, index, c->args + 1);
-    OP_ROOM(int, axes, c->args + 1);
+    OP_TEMP(zl_array, index, c->args + 1);
+    OP_TEMP(int, axes, c->args + 1);
     if (!a || !update || !starts || !index || !axes ||
         !batch_places(a, starts, true, c->args, call_args(c), c->in[1]->dim, index, axes))
         return false;
@@ -395,7 +395,7 @@ zl_array zl_dynamic_slice(zl_array a, zl_array start_indices, zl_axes axes, zl_s
     static const char name[] = "zl_dynamic_slice";
     if (!a || !start_indices || !op_check_shape(name, slice_size))
         return NULL;
-    OP_ROOM(int64_t, arg, 1 + MAX_OF(axes.count, 0) + (int64_t)a->ndim);
+    OP_TEMP(int64_t, arg, 1 + MAX_OF(axes.count, 0) + (int64_t)a->ndim);
     if (!arg || !check_starts(name, a, start_indices, axes, arg + 1))
         return NULL;
     bool fits = slice_size.ndim == a->ndim;
@@ -421,7 +421,7 @@ OP_SIGNATURE(
 static zl_array fit_update(const char *function, zl_array a, zl_array update, zl_axes axes,
                            const int64_t *at) {
     int lead = a->ndim - update->ndim;
-    OP_ROOM(int64_t, dim, a->ndim);
+    OP_TEMP(int64_t, dim, a->ndim);
     if (!dim)
         return NULL;
     for (int i = 0; i < a->ndim; i++)
@@ -438,7 +438,7 @@ zl_array zl_dynamic_slice_update(zl_array a, zl_array update, zl_array start_ind
     static const char name[] = "zl_dynamic_slice_update";
     if (!a || !update || !start_indices)
         return NULL;
-    OP_ROOM(int64_t, arg, MAX_OF(axes.count, 0));
+    OP_TEMP(int64_t, arg, MAX_OF(axes.count, 0));
     if (!arg || !check_starts(name, a, start_indices, axes, arg))
         return NULL;
     update = fit_update(name, a, update, axes, arg);

@@ -14,7 +14,7 @@ static void shift_axes(const struct call *c, int64_t *out) {
 
 // axes: a permutation of the axes of x.
 static zl_array transpose(zl_array x, const int64_t *axes) {
-    OP_ROOM(int64_t, dim, 2 * x->ndim);
+    OP_TEMP(int64_t, dim, 2 * x->ndim);
     if (!dim)
         return NULL;
     for (int i = 0; i < x->ndim; i++) {
@@ -30,7 +30,7 @@ static bool record_transpose(const struct call *c, const zl_array *in, zl_array 
 
 static zl_array vjp_transpose(const struct call *c, int input, const zl_array *cotangent) {
     (void)input;
-    OP_ROOM(int64_t, inverse, c->args);
+    OP_TEMP(int64_t, inverse, c->args);
     if (!inverse)
         return NULL;
     for (int i = 0; i < c->args; i++)
@@ -42,7 +42,7 @@ static bool vmap_transpose(const struct call *c, const zl_array *in, const int *
                            int *out_axis) {
     if (axis[0] < 0)
         return op_vmap_same(c, in, axis, out, out_axis);
-    OP_ROOM(int64_t, axes, c->args + 1);
+    OP_TEMP(int64_t, axes, c->args + 1);
     zl_array x = op_batch_first(in[0], axis[0]);
     if (!axes || !x)
         return false;
@@ -68,7 +68,7 @@ const struct op op_transpose = {
 };
 
 static bool read_permutation(zl_array x, zl_axes axes, int64_t *out) {
-    OP_ROOM(int, sorted, x->ndim);
+    OP_TEMP(int, sorted, x->ndim);
     if (!sorted)
         return false;
     if (axes.count != x->ndim)
@@ -85,7 +85,7 @@ static bool read_permutation(zl_array x, zl_axes axes, int64_t *out) {
 zl_array zl_transpose(zl_array a, zl_axes axes) {
     if (!a)
         return NULL;
-    OP_ROOM(int64_t, order, a->ndim);
+    OP_TEMP(int64_t, order, a->ndim);
     if (!order)
         return NULL;
     for (int i = 0; i < a->ndim; i++)
@@ -102,7 +102,7 @@ zl_array zl_swapaxes(zl_array a, int axis1, int axis2) {
         return NULL;
     int first = shape_axis("zl_swapaxes", axis1, a->ndim);
     int second = first < 0 ? -1 : shape_axis("zl_swapaxes", axis2, a->ndim);
-    OP_ROOM(int64_t, order, a->ndim);
+    OP_TEMP(int64_t, order, a->ndim);
     if (second < 0 || !order)
         return NULL;
     for (int i = 0; i < a->ndim; i++)
@@ -117,7 +117,7 @@ zl_array zl_moveaxis(zl_array a, int source, int destination) {
         return NULL;
     int from = shape_axis("zl_moveaxis", source, a->ndim);
     int to = from < 0 ? -1 : shape_axis("zl_moveaxis", destination, a->ndim);
-    OP_ROOM(int64_t, order, a->ndim);
+    OP_TEMP(int64_t, order, a->ndim);
     if (to < 0 || !order)
         return NULL;
     if (from == to)
@@ -139,7 +139,7 @@ zl_array zl_matrix_transpose(zl_array a) {
         return error_set(ZL_ERROR_SHAPE,
                          "zl_matrix_transpose: a of shape %s is no matrix: it needs two axes or more",
                          array_text(a));
-    OP_ROOM(int64_t, order, a->ndim);
+    OP_TEMP(int64_t, order, a->ndim);
     for (int i = 0; order && i < a->ndim - 2; i++)
         order[i] = i;
     if (!order)
@@ -155,7 +155,7 @@ OP_SIGNATURE(zl_matrix_transpose, "view", "a with its last two axes exchanged.",
 // axes: sorted axes of x, of size 1.
 static zl_array squeeze(zl_array x, int count, const int64_t *axes) {
     int ndim = x->ndim - count;
-    OP_ROOM(int64_t, dim, 2 * ndim);
+    OP_TEMP(int64_t, dim, 2 * ndim);
     if (!dim)
         return NULL;
     for (int i = 0, next = 0; i < x->ndim; i++) {
@@ -172,7 +172,7 @@ static zl_array squeeze(zl_array x, int count, const int64_t *axes) {
 // axes: sorted axes of the result.
 static zl_array expand_dims(zl_array x, int count, const int64_t *axes) {
     int ndim = x->ndim + count;
-    OP_ROOM(int64_t, dim, 2 * ndim);
+    OP_TEMP(int64_t, dim, 2 * ndim);
     if (!dim)
         return NULL;
     for (int i = 0, next = 0; i < ndim; i++) {
@@ -215,7 +215,7 @@ static bool vmap_axes(const struct call *c, const zl_array *in, const int *axis,
                       int *out_axis) {
     if (axis[0] < 0)
         return op_vmap_same(c, in, axis, out, out_axis);
-    OP_ROOM(int64_t, axes, c->args);
+    OP_TEMP(int64_t, axes, c->args);
     zl_array x = op_batch_first(in[0], axis[0]);
     if (!axes || !x)
         return false;
@@ -279,8 +279,8 @@ static int ones(zl_array x, int count, const int *axis, bool named, int64_t *out
 zl_array zl_squeeze(zl_array a, zl_axes axis) {
     if (!a)
         return NULL;
-    OP_ROOM(int, each, a->ndim);
-    OP_ROOM(int64_t, dropped, a->ndim);
+    OP_TEMP(int, each, a->ndim);
+    OP_TEMP(int64_t, dropped, a->ndim);
     if (!each || !dropped)
         return NULL;
     int count = op_axes("zl_squeeze", a, axis, each);
@@ -321,7 +321,7 @@ zl_array zl_expand_dims(zl_array a, zl_axes axis) {
     if (axis.count > UINT16_MAX - a->ndim)
         return error_set(ZL_ERROR_SHAPE, "zl_expand_dims: %d axis more than the %d of a are too many",
                          axis.count, a->ndim);
-    OP_ROOM(int64_t, added, axis.count);
+    OP_TEMP(int64_t, added, axis.count);
     if (!added || !read_new_axes(axis, a->ndim + axis.count, added))
         return NULL;
     return axis.count ? expand_dims(a, axis.count, added) : op_same(a);

@@ -52,7 +52,7 @@ OP_SIGNATURE(zl_blackman, "create", "The Blackman window of M numbers: three ter
 
 // Returns x without `skip` elements at the start of an axis and `drop` at its end.
 static zl_array cut(zl_array x, int axis, int64_t skip, int64_t drop) {
-    OP_ROOM(int64_t, start, 3 * x->ndim);
+    OP_TEMP(int64_t, start, 3 * x->ndim);
     if (!start)
         return NULL;
     int64_t *stop = start + x->ndim, *step = stop + x->ndim;

@@ -176,7 +176,7 @@ static void insert(struct group *g, struct tile_stmt **link) {
 }
 
 // Looks at the condition of a loop again after an iteration, which may have written what the condition reads.
-static void ask_again(struct placing *p, struct tile_stmt *s, bool is_trial) {
+static void revisit_condition(struct placing *p, struct tile_stmt *s, bool is_trial) {
     p->conflict = false;
     visit(p, s, false);
     if (p->conflict && s->kind == TILE_WHILE) {
@@ -196,10 +196,10 @@ static void place_loop(struct placing *p, struct tile_stmt *s, bool is_trial) {
     if (!before)
         return;
     place(p, &s->body, true);
-    ask_again(p, s, true);
+    revisit_condition(p, s, true);
     unite(p, before);
     place(p, &s->body, is_trial);
-    ask_again(p, s, is_trial);
+    revisit_condition(p, s, is_trial);
     unite(p, before);
     memory_free(before);
 }

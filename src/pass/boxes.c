@@ -107,6 +107,13 @@ struct box box_of(const struct tile_region *r, const struct tile_region *other) 
     return b;
 }
 
+struct box box_of_matrix(const struct tile_region *r) {
+    struct box b = {.axes = 2};
+    for (int i = 0; i < 2; i++)
+        b.size[i] = box_region_size(r, r->buffer->ndim - 2 + i);
+    return b;
+}
+
 struct box box_of_stmt(const struct tile_stmt *s) {
     bool is_line = s->kind == TILE_REDUCE || s->kind == TILE_SCAN;
     return s->kind == TILE_FILL ? box_of(&s->region[1], NULL)

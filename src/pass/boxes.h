@@ -54,6 +54,9 @@ void box_name(struct box *b);
 // Returns the box of a region or, where `other` is not NULL, of the two together as tile_pair says; with
 // variables.
 struct box box_of(const struct tile_region *r, const struct tile_region *other);
+// Returns a box of the last two axes of a region, without variables; the axes before them stay at their
+// origin.
+struct box box_of_matrix(const struct tile_region *r);
 
 // Returns the box of a statement: of a copy; of the source of a reduction or scan; of what a fill writes.
 struct box box_of_stmt(const struct tile_stmt *s);

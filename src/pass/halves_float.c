@@ -238,10 +238,10 @@ static expr extreme(enum tile_op op, expr a, expr b) {
 
 static expr truncated(expr x) {
     struct parts p = parts_of(AS_U64(x));
-    expr behind = SUB(I32(1075), p.exponent); // bits after the point
-    expr mask = SHL(U64(UINT64_MAX), wide(AS_U32(MAX(behind, I32(0)))));
-    expr kept = SELECT(GT(behind, I32(52)), p.sign, AND(p.bits, mask));
-    return as_float(SELECT(GT(behind, I32(0)), kept, p.bits));
+    expr fraction = SUB(I32(1075), p.exponent); // bits after the point
+    expr mask = SHL(U64(UINT64_MAX), wide(AS_U32(MAX(fraction, I32(0)))));
+    expr kept = SELECT(GT(fraction, I32(52)), p.sign, AND(p.bits, mask));
+    return as_float(SELECT(GT(fraction, I32(0)), kept, p.bits));
 }
 
 static expr stepped(enum tile_op op, expr x) {

@@ -42,7 +42,7 @@ struct factor {
     int64_t rows, columns;
 };
 
-static bool read_factor(struct lanes *l, const struct tile_region *r, bool turns, struct factor *out) {
+static bool read_factor(struct lanes *l, const struct tile_region *r, bool transposes, struct factor *out) {
     struct lane_space space;
     struct lane_points transposed;
     expr index[TILE_DIMS];
@@ -51,7 +51,7 @@ static bool read_factor(struct lanes *l, const struct tile_region *r, bool turns
         !lanes_aligned(l, &space.points, &out->operand))
         return false;
     out->points = space.points;
-    if (turns) {
+    if (transposes) {
         if (!lanes_transposed(l, &space.points, &out->operand, &transposed, &out->operand))
             return false;
         out->points = transposed;

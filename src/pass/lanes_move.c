@@ -427,8 +427,8 @@ static int last_of(const struct lane_points *p, const bool *has, int but) {
 static bool near_by_lanes(struct lanes *l, const struct lane_points *p, const struct tile_buffer *b,
                           const expr *index, const struct uses *u, struct lane_operand *out) {
     int mine = lane_variable(p);
-    bool turns = u->lane != mine && (u->lane >= 0 || u->elsewhere);
-    int column = turns ? (u->elsewhere ? mine : -1) : last_of(p, u->has, u->lane);
+    bool transposes = u->lane != mine && (u->lane >= 0 || u->elsewhere);
+    int column = transposes ? (u->elsewhere ? mine : -1) : last_of(p, u->has, u->lane);
     struct lane_points some, transposed;
     struct lane_operand from;
     if (u->is_odd || !lanes_some_points(p, u->has, u->lane, column, &some) ||
@@ -439,7 +439,7 @@ static bool near_by_lanes(struct lanes *l, const struct lane_points *p, const st
                                 "loop variable and an offset",
                                 b->text)
                    : false;
-    if (turns) {
+    if (transposes) {
         if (!lanes_transposed(l, &some, &from, &transposed, &from))
             return false;
         some = transposed;

@@ -321,8 +321,8 @@ static bool scan_in(struct lanes *l, const struct tile_stmt *s, const struct lan
         return lanes_fail(l, "scans at most 65535 elements of an axis in each lane, and '%s' has %lld",
                           s->region[0].buffer->text,
                           (long long)pass_number(b->size[axis_of(b, &s->region[0], s->axis)]));
-    bool turns = p.dim[variable] == LANE_C;
-    if (turns) {
+    bool transposes = p.dim[variable] == LANE_C;
+    if (transposes) {
         if (!lanes_transposed(l, &p, &from, &transposed, &from))
             return false;
         p = transposed;
@@ -331,7 +331,7 @@ static bool scan_in(struct lanes *l, const struct tile_stmt *s, const struct lan
     if (!lanes_temporary(l, &p, sum_type(s), NULL, &tile) || !lanes_move(l, &p, &tile, &from) ||
         !run_scan(l, &p, s, dim, &tile) || (s->exclusive && !make_exclusive(l, &p, s, dim, &tile)))
         return false;
-    if (turns) {
+    if (transposes) {
         if (!lanes_transposed(l, &p, &tile, &transposed, &tile))
             return false;
         p = transposed;

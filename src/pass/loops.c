@@ -150,17 +150,10 @@ static void scan(const struct tile_stmt *s, bool is_in_grid) {
     close_lines(is_in_grid);
 }
 
-static struct box matrix_box(const struct tile_region *r) {
-    struct box b = {.axes = 2};
-    for (int i = 0; i < 2; i++)
-        b.size[i] = box_region_size(r, r->buffer->ndim - 2 + i);
-    return b;
-}
-
 static void multiply(const struct tile_stmt *s) {
     const struct tile_region *a = &s->region[0], *b = &s->region[1], *c = &s->region[2];
     struct tile_type type = c->buffer->type;
-    struct box of_a = matrix_box(a), of_b = matrix_box(b), of_c = {.axes = 2};
+    struct box of_a = box_of_matrix(a), of_b = box_of_matrix(b), of_c = {.axes = 2};
     of_c.size[0] = of_a.size[s->transpose[0]];
     of_c.size[1] = of_b.size[!s->transpose[1]];
     box_name(&of_c);

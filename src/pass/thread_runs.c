@@ -37,7 +37,7 @@ struct runs {
     int64_t count;             // of elements in a run
     expr first, turn;          // the variable in the first iteration; the number of the iteration
     expr test;                 // the condition for vector accesses; NULL: they are always possible
-    bool asks, is_sure;        // whether to build the test; whether none is necessary
+    bool builds_test, is_sure; // whether to build the test; whether none is necessary
     bool is_certain, is_possible, is_once;
     int order, accesses;
     struct run_access access[ACCESSES];
@@ -158,12 +158,12 @@ static void look_at(struct runs *r, const struct tile_stmt *body, bool is_top) {
 
 // Alignment -------------------------------------------------------------------------------------------------
 
-static void ask(struct runs *r, expr question) {
+static void require(struct runs *r, expr question) {
     expr known = r->test;
     while (known && known != question && known->op == TILE_AND && known->arg[1] != question)
         known = known->arg[0];
     r->is_sure = false;
-    if (r->asks && (!known || (known != question && known->op != TILE_AND)))
+    if (r->builds_test && (!known || (known != question && known->op != TILE_AND)))
         r->test = box_both(r->test, question);
 }
 
@@ -175,23 +175,23 @@ static bool is_fixed(const struct runs *r, expr e) {
 }
 
 // Returns whether `by` divides a number, which is known, or which maps test at run time.
-static bool divides(struct runs *r, expr e, int64_t by, bool asks) {
+static bool divides(struct runs *r, expr e, int64_t by, bool may_test) {
     if (pass_divisor(e) % by == 0)
         return true;
     if (e->op == TILE_ADD || e->op == TILE_SUB)
-        return divides(r, e->arg[0], by, asks) && divides(r, e->arg[1], by, asks);
+        return divides(r, e->arg[0], by, may_test) && divides(r, e->arg[1], by, may_test);
     if (!r->sweep || pass_number(e) >= 0)
         return false;
     for (int i = 0; e->op == TILE_MUL && i < 2; i++)
         if (pass_number(e->arg[i]) < 0 && is_fixed(r, e->arg[i]))
-            return divides(r, e->arg[i], by, asks);
+            return divides(r, e->arg[i], by, may_test);
     if (!is_fixed(r, e))
         return false;
-    if (asks && r->asks) {
+    if (may_test && r->builds_test) {
         struct points none = {.g = r->g};
         expr rest = REM(box_index(thread_rewrite(&none, e)), box_number(by));
-        ask(r, EQ(rest, box_number(0)));
-    } else if (asks)
+        require(r, EQ(rest, box_number(0)));
+    } else if (may_test)
         r->is_sure = false;
     return true;
 }
@@ -203,15 +203,15 @@ static expr index_at(const struct runs *r, expr index, expr at) {
 
 // Returns whether vectors of an access are aligned. Buffers begin at multiples of a vector, and so does the
 // variable at the begin of a run.
-static bool is_aligned(struct runs *r, const struct run_access *a, int64_t width, bool asks) {
+static bool is_aligned(struct runs *r, const struct run_access *a, int64_t width, bool may_test) {
     const struct tile_buffer *b = a->buffer;
     int last = b->ndim - 1;
     for (int i = 0; i < last; i++)
-        if (b->stride ? !divides(r, b->stride[i], width, asks)
-                      : i == last - 1 && !divides(r, b->shape[last], width, asks))
+        if (b->stride ? !divides(r, b->stride[i], width, may_test)
+                      : i == last - 1 && !divides(r, b->shape[last], width, may_test))
             return false;
     expr more = index_at(r, a->index[last], box_number(0));
-    return more && divides(r, more, width, asks);
+    return more && divides(r, more, width, may_test);
 }
 
 // Planning --------------------------------------------------------------------------------------------------
@@ -324,20 +324,20 @@ static bool has_whole_runs(struct runs *r) {
     if (!r->g->is_flat || r->sweep->vars > 1 || pass_divisor(extent) % r->count == 0)
         return divides(r, extent, r->count, true);
     r->is_sure = false;
-    if (r->asks) {
+    if (r->builds_test) {
         expr points = box_index(extent), end = ADD(r->g->flat, box_number(1));
         end = MUL(end, box_number(r->g->threads * r->count));
         expr rest = REM(points, box_number(r->count));
-        ask(r, OR(EQ(rest, box_number(0)), LE(end, points)));
+        require(r, OR(EQ(rest, box_number(0)), LE(end, points)));
     }
     return true;
 }
 
 static bool plan_map(struct runs *r, struct group *g, const struct tile_stmt *s, const struct sweep *w,
-                     bool asks) {
+                     bool builds_test) {
     int last = w->vars - 1, others;
     const struct layout_digit *d = &w->layout.slot[0];
-    *r = (struct runs){.g = g, .var = w->name[last], .body = s->body, .sweep = w, .asks = asks};
+    *r = (struct runs){.g = g, .var = w->name[last], .body = s->body, .sweep = w, .builds_test = builds_test};
     if (!tile_current() || tile_current()->failed ||
         (w->has_layout && (!w->layout.slots || d->axis != last || d->step != 1)))
         return false;

@@ -19,7 +19,7 @@ struct vectors {
     bool is_whole; // all elements are in their buffers
 };
 
-static void ask(struct vectors *v, expr e) {
+static void require_multiple(struct vectors *v, expr e) {
     if (e && pass_divisor(e) % v->run)
         v->test = box_both(v->test, EQ(REM(box_index(e), box_number(v->run)), box_number(0)));
 }
@@ -37,11 +37,11 @@ static bool fits(struct vectors *v, int which) {
         if (i == last ? stride != 1 : stride >= 0 && stride % v->run)
             return false;
         if (i < last && stride < 0)
-            ask(v, r->buffer->stride[i]);
+            require_multiple(v, r->buffer->stride[i]);
     }
-    ask(v, r->buffer->shape[last]);
+    require_multiple(v, r->buffer->shape[last]);
     if (r->origin)
-        ask(v, r->origin[last]);
+        require_multiple(v, r->origin[last]);
     return true;
 }
 
@@ -225,7 +225,7 @@ static bool plan_registers(struct vectors *v, int held) {
 // Returns a test, made once per workgroup, whether both rectangles are in their buffers: with a guard for
 // each access, several accesses could not be under way together. NULL: the answer is known, a thread has one
 // access, or copies are asynchronous.
-static expr ask_whole(const struct vectors *v) {
+static expr whole_test(const struct vectors *v) {
     const struct target_group *group = v->g->target->group;
     struct box b = box_of(&v->stmt->region[0], &v->stmt->region[1]);
     expr test = NULL;
@@ -257,7 +257,7 @@ bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
     if (!good || g->flat || !tile_current() || tile_current()->failed)
         return false;
     box_open_if(v.test);
-    expr whole = ask_whole(&v);
+    expr whole = whole_test(&v);
     if (whole) {
         v.is_whole = true;
         tile_open_if(whole);

@@ -237,14 +237,6 @@ static void scan(const struct tile_stmt *s) {
 
 // Gemm ------------------------------------------------------------------------------------------------------
 
-// Returns a box of the last two axes; the axes before them stay at their origin.
-static struct box matrix_box(const struct tile_region *r) {
-    struct box b = {.axes = 2};
-    for (int i = 0; i < 2; i++)
-        b.size[i] = box_region_size(r, r->buffer->ndim - 2 + i);
-    return b;
-}
-
 static struct tile_type sum_type(struct tile_type type) {
     return tile_type_is_half(type) ? (struct tile_type){TILE_FLOAT, 32, 1} : type;
 }
@@ -252,7 +244,7 @@ static struct tile_type sum_type(struct tile_type type) {
 static void gemm(const struct tile_stmt *s) {
     const struct tile_region *a = &s->region[0], *b = &s->region[1], *c = &s->region[2];
     struct tile_type type = sum_type(c->buffer->type);
-    struct box of_a = matrix_box(a), of_b = matrix_box(b), of_c = {.axes = 2};
+    struct box of_a = box_of_matrix(a), of_b = box_of_matrix(b), of_c = {.axes = 2};
     of_c.size[0] = of_a.size[s->transpose[0]];
     of_c.size[1] = of_b.size[!s->transpose[1]];
     box_name(&of_c);
@@ -274,7 +266,7 @@ static void gemm(const struct tile_stmt *s) {
 
 // Returns whether a region is in memory of the block, with all its elements in the buffer.
 static bool is_block(const struct tile_region *r) {
-    struct box b = matrix_box(r);
+    struct box b = box_of_matrix(r);
     bool inside = !box_inside(r, &b);
     for (int i = 0; i < r->buffer->ndim - 2; i++)
         inside &= !r->origin || pass_range(r->origin[i]).low >= 0;

@@ -147,7 +147,7 @@ static bool give_memory(zl_loop l) {
 
 static bool record(zl_loop l) {
     struct failure *f = failure_new(ZL_ERROR_STATE, no_data);
-    OP_ROOM(struct storage *, kept, l->states);
+    OP_TEMP(struct storage *, kept, l->states);
     bool ok = kept;
     if (ok)
         ZL_SCOPE {
@@ -348,7 +348,7 @@ static bool call_again(zl_loop l) {
     zl_outputs out = {0};
     bool ok = false;
     ZL_SCOPE {
-        OP_ROOM(zl_array, list, l->states + l->results);
+        OP_TEMP(zl_array, list, l->states + l->results);
         ok = list && call_function(l, &out) && check_results(l, &out) && out.count == l->states + l->results;
         for (int i = 0; ok && i < out.count; i++)
             replace(i < l->states ? &l->state[i] : &l->result[l->turns % 2][i - l->states],

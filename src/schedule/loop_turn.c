@@ -98,17 +98,10 @@ static bool may_take(struct zl_loop_ *l, zl_array out, zl_array x) {
            !loop_is_shared(l, root) && claim(l, x->storage);
 }
 
-static bool is_given_twice(const struct call *c, zl_array x) {
-    int times = 0;
-    for (int i = 0; i < c->inputs; i++)
-        times += c->in[i] == x;
-    return times > 1;
-}
-
 static bool take_input(struct zl_loop_ *l, const struct call *c, uint64_t from, bool once, zl_array out) {
     for (; from; from &= from - 1) {
         zl_array x = c->in[__builtin_ctzll(from)];
-        if ((once && is_given_twice(c, x)) || !may_take(l, out, x))
+        if ((once && schedule_reads_twice(c, x)) || !may_take(l, out, x))
             continue;
         share_place(l, out, x);
         return true;

@@ -19,7 +19,7 @@
 // Says how a call of the tape is narrowed.
 struct part {
     struct range range; // of its output, requested by its readers; if it begins: of its input
-    uint32_t asked;     // number of requests
+    uint32_t requests;  // number of requests
     bool differs;       // readers request different ranges
     bool is_narrowed;   // only that range is computed
     bool begins;        // a slice at which narrowing begins
@@ -31,7 +31,7 @@ struct narrowing {
     struct part *part;
 };
 
-// Asking ----------------------------------------------------------------------------------------------------
+// Requests --------------------------------------------------------------------------------------------------
 
 // Returns how many elements narrowing must save to be worth it.
 static int64_t least(void) {
@@ -84,21 +84,21 @@ static bool any_candidate(const struct tape *t) {
     return false;
 }
 
-static void ask(struct narrowing *n, int reader, zl_array x, const struct range *r) {
+static void request(struct narrowing *n, int reader, zl_array x, const struct range *r) {
     int slot = tape_slot(n->tape, x);
     if (slot < 0 || r->axis < 0 || tape_stream(n->tape, slot) != tape_stream(n->tape, reader))
         return;
     struct part *p = &n->part[slot];
-    p->differs = p->differs || (p->asked && !range_is_same(&p->range, r));
+    p->differs = p->differs || (p->requests && !range_is_same(&p->range, r));
     p->range = *r;
-    p->asked++;
+    p->requests++;
 }
 
 static bool can_narrow(const struct narrowing *n, int slot) {
     const struct part *p = &n->part[slot];
     const struct call *c = n->tape->call[slot];
     struct range r;
-    if (!p->asked || p->differs || p->asked != n->tape->uses[slot] || !is_alone(n->tape, slot))
+    if (!p->requests || p->differs || p->requests != n->tape->uses[slot] || !is_alone(n->tape, slot))
         return false;
     for (int k = 0; k < c->inputs; k++)
         if (!range_of_input(c, k, &p->range, &r))
@@ -106,7 +106,7 @@ static bool can_narrow(const struct narrowing *n, int slot) {
     return c->inputs > 0;
 }
 
-static void ask_all(struct narrowing *n) {
+static void request_all(struct narrowing *n) {
     for (int slot = n->tape->calls - 1; slot >= 0; slot--) {
         struct part *p = &n->part[slot];
         const struct call *c = n->tape->call[slot];
@@ -114,9 +114,9 @@ static void ask_all(struct narrowing *n) {
         if ((p->is_narrowed = can_narrow(n, slot))) {
             for (int k = 0; k < c->inputs; k++)
                 if (range_of_input(c, k, &p->range, &r))
-                    ask(n, slot, c->in[k], &r);
+                    request(n, slot, c->in[k], &r);
         } else if ((p->begins = is_candidate(n->tape, slot) && range_of_slice(c, &p->range))) {
-            ask(n, slot, c->in[0], &p->range);
+            request(n, slot, c->in[0], &p->range);
         }
     }
 }
@@ -150,7 +150,7 @@ static zl_array record_range(const struct call *c, const zl_array *in, const str
     bool is_reshape = c->op == &op_reshape || c->op == &op_flatten || c->op == &op_unflatten;
     if (!is_reshape && c->op != &op_broadcast_to)
         return c->op->record(c, in, &out) ? out : NULL;
-    OP_ROOM(int64_t, dim, y->ndim);
+    OP_TEMP(int64_t, dim, y->ndim);
     for (int i = 0; dim && i < y->ndim; i++)
         dim[i] = range_size(y, i, r);
     return !dim         ? NULL
@@ -159,7 +159,7 @@ static zl_array record_range(const struct call *c, const zl_array *in, const str
 }
 
 static zl_array make_narrowed(struct narrowing *n, const struct call *c, const struct range *r) {
-    OP_ROOM(zl_array, in, c->inputs);
+    OP_TEMP(zl_array, in, c->inputs);
     for (int k = 0; in && k < c->inputs; k++) {
         const struct part *from = part_of(n, c->in[k]);
         struct range needed;
@@ -182,7 +182,7 @@ static void widen(int64_t *arg, int ndim, int axis) {
 // Records slice c, at which narrowing begins, again on its narrowed input: it takes all of the narrowed axis.
 static zl_array make_rest(const struct call *c, zl_array in, int axis) {
     int ndim = in->ndim;
-    OP_ROOM(int64_t, arg, c->args);
+    OP_TEMP(int64_t, arg, c->args);
     if (!arg)
         return NULL;
     memcpy(arg, call_args(c), sizeof *arg * (size_t)c->args);
@@ -328,7 +328,7 @@ bool narrow_tape(const struct tape *tape, bool *changed) {
     if (!n.part)
         return false;
     enum outcome outcome = NOTHING;
-    ask_all(&n);
+    request_all(&n);
     if (keep_views(&n)) {
         zl_scope scope = zl_scope_begin();
         outcome = record_all(&n);

@@ -63,15 +63,15 @@ static bool add_arguments(const struct call *c) {
 // computed counts as held in the form that was recorded.
 static bool add_form(zl_stream s, zl_array x) {
     zl_dtype dtype = ZL_DTYPE_COUNT;
-    struct form_room room = {.axis = -1};
+    struct form_bound bound = {.axis = -1};
     int ndim = 0;
     if (!reserve(x->ndim + 3))
         return false;
     int64_t *to = key.word + key.len;
     if (array_state(x) == ARRAY_READY && x->storage && x->size)
-        ndim = device_form(s->device, s->unit, x, &dtype, to + 2, &room);
-    to[0] = (int64_t)dtype | (int64_t)ndim << 8 | (int64_t)(room.axis + 1) << 16;
-    to[1] = room.axis < 0 ? 0 : room.size;
+        ndim = device_form(s->device, s->unit, x, &dtype, to + 2, &bound);
+    to[0] = (int64_t)dtype | (int64_t)ndim << 8 | (int64_t)(bound.axis + 1) << 16;
+    to[1] = bound.axis < 0 ? 0 : bound.size;
     key.len += ndim + 2;
     return true;
 }

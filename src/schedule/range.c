@@ -131,7 +131,7 @@ bool range_of_slice(const struct call *c, struct range *r) {
 }
 
 static zl_array slice_axis(zl_array x, int axis, int64_t start, int64_t count) {
-    OP_ROOM(int64_t, at, 3 * x->ndim);
+    OP_TEMP(int64_t, at, 3 * x->ndim);
     for (int i = 0; at && i < x->ndim; i++) {
         at[i] = i == axis ? start : 0;
         at[x->ndim + i] = i == axis ? start + count : x->dim[i];

@@ -123,7 +123,7 @@ static bool lie_alike(zl_array out, zl_array x) {
     if (array_is(x, ARRAY_CONTIGUOUS))
         return array_is(out, ARRAY_CONTIGUOUS) && x->size == out->size;
     return shape_equal(x->ndim, x->dim, out->ndim, out->dim) &&
-           shape_lies_alike(x->ndim, x->dim, array_stride(x), array_stride(out));
+           shape_same_layout(x->ndim, x->dim, array_stride(x), array_stride(out));
 }
 
 // Returns whether `out` may take the memory of x: the kernel then writes each element where it has read one.
@@ -134,13 +134,6 @@ static bool can_take(zl_array out, zl_array x) {
     size_t bytes = (size_t)out->size * array_item(out);
     size_t most = MAX_OF(bytes + SLACK, allocator_capacity(bytes));
     return storage_is_unique(x->storage) && x->storage->bytes >= bytes && x->storage->bytes <= most;
-}
-
-static bool is_given_twice(const struct call *c, zl_array x) {
-    int times = 0;
-    for (int i = 0; i < c->inputs; i++)
-        times += c->in[i] == x;
-    return times > 1;
 }
 
 // Tells other devices that the storage is overwritten on this one, which makes their copies stale.
@@ -154,7 +147,8 @@ static bool take_over(struct run *r, int index, zl_array out, uint64_t in_place)
     struct call *c = r->binding.call[index];
     for (uint64_t dies = r->dies[index] & in_place; dies; dies &= dies - 1) {
         zl_array x = c->in[__builtin_ctzll(dies)];
-        if (!can_take(out, x) || (in_place != UINT64_MAX && is_given_twice(c, x)) || !claim(r, x->storage))
+        if (!can_take(out, x) || (in_place != UINT64_MAX && schedule_reads_twice(c, x)) ||
+            !claim(r, x->storage))
             continue;
         out->storage = x->storage; // x keeps it until the call is finished, so that the kernel can read it
         r->donations++;

@@ -194,6 +194,13 @@ struct run {
     // the loop whose turn it is part of, or NULL; a queued run of a loop is a whole turn, which loop_run runs
     struct zl_loop_ *loop;
 };
+// Returns whether x is more than one input of the call.
+static inline bool schedule_reads_twice(const struct call *c, zl_array x) {
+    int times = 0;
+    for (int i = 0; i < c->inputs; i++)
+        times += c->in[i] == x;
+    return times > 1;
+}
 // Executes a run on the calling thread, after waiting for its inputs if run->waits. Calls that fail have
 // outputs that failed.
 void schedule_run_now(struct run *run);

@@ -80,7 +80,7 @@ static const struct call *find_call(zl_array a, const struct op *op, int depth) 
 
 enum { DEPTH = 6 }; // most calls between a sample and the call of its op
 
-static void ask(const struct device *d, int unit, const struct op *op, zl_dtype t, zl_op_support *out) {
+static void query(const struct device *d, int unit, const struct op *op, zl_dtype t, zl_op_support *out) {
     bool had_error = zl_error();
     ZL_SCOPE {
         const struct call *c = find_call(make_sample(op, t), op, DEPTH);
@@ -101,7 +101,7 @@ bool zl_device_support(const char *device, int index, zl_op_support *out) {
         return false;
     *out = (zl_op_support){.op = op->name};
     for (int t = 0; t < ZL_DTYPE_COUNT; t++)
-        ask(d, unit, op, (zl_dtype)t, out);
+        query(d, unit, op, (zl_dtype)t, out);
     if (out->elsewhere)
         out->reason = op->kind == OP_OTHER && !kernels_have(op) ? "there is no kernel of it"
                       : out->native ? "the device lacks these dtypes, or a kernel of them"

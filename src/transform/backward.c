@@ -31,8 +31,8 @@ static bool through_each(const struct back *b, const struct call *c, const bool 
 // the ops that it is composed of.
 static bool through_composed(const struct call *c, const bool *wanted, const zl_array *cotangent,
                              zl_array *out) {
-    OP_ROOM(zl_array, more, c->inputs);
-    OP_ROOM(bool, rest, c->inputs);
+    OP_TEMP(zl_array, more, c->inputs);
+    OP_TEMP(bool, rest, c->inputs);
     bool any = false, ok = more && rest;
     for (int i = 0; ok && i < c->inputs; i++)
         any |= rest[i] = wanted[i] && !out[i];
@@ -75,11 +75,11 @@ static bool through(const struct back *b, const struct call *c, const bool *want
 static bool pass(const struct back *b, const struct call *c) {
     if (cotangent_is_part(c))
         return cotangent_add_part(cotangent_of(b, c->in[0]), c, cotangent_of(b, call_first(c)));
-    OP_ROOM(zl_array, room, c->inputs + c->outputs);
-    OP_ROOM(bool, wanted, c->inputs);
-    if (!room || !wanted)
+    OP_TEMP(zl_array, list, c->inputs + c->outputs);
+    OP_TEMP(bool, wanted, c->inputs);
+    if (!list || !wanted)
         return false;
-    zl_array *cotangent = room + c->inputs;
+    zl_array *cotangent = list + c->inputs;
     bool any = false;
     for (int i = 0; i < c->outputs; i++) {
         struct cotangent *t = cotangent_of(b, call_output(c, i));
@@ -88,10 +88,10 @@ static bool pass(const struct back *b, const struct call *c) {
         any |= (cotangent[i] = t->sum) != NULL;
     }
     for (int i = 0; i < c->inputs; i++) {
-        room[i] = NULL;
+        list[i] = NULL;
         wanted[i] = i >= walk_from(b->w, c) && walk_depends(b->w, c->in[i]);
     }
-    return !any || (check_positions(c, wanted) && through(b, c, wanted, cotangent, room));
+    return !any || (check_positions(c, wanted) && through(b, c, wanted, cotangent, list));
 }
 
 static bool pass_all(const struct back *b, int results, const zl_array *result, const zl_array *cotangent) {

@@ -149,7 +149,7 @@ static bool make_tracers(int count, const zl_array *in, zl_array *tracer) {
 static struct replay *record(struct trace *t, zl_compiled c, int count, const zl_array *in) {
     zl_outputs results = {0};
     struct replay *r = NULL;
-    OP_ROOM(zl_array, tracer, count);
+    OP_TEMP(zl_array, tracer, count);
     const struct op *outer = recorder.deferred;
     recorder.deferred = c->shapeless ? &op_deferred : NULL;
     if (tracer && make_tracers(count, in, tracer) && trace_run(t, c->f, count, tracer, &results))
@@ -166,7 +166,7 @@ static struct replay *record(struct trace *t, zl_compiled c, int count, const zl
 
 static bool run(struct trace *t, zl_compiled c, const void *key, size_t key_bytes, int count,
                 const zl_array *in, zl_outputs *out) {
-    OP_ROOM(int64_t, word, words_of(c, count, in, key_bytes));
+    OP_TEMP(int64_t, word, words_of(c, count, in, key_bytes));
     if (!word)
         return false;
     struct signature s = {.word = word};

@@ -13,7 +13,7 @@ static bool call_composed(void *data, int count, const zl_array *in, zl_outputs 
     const struct composition *p = data;
     const struct call *c = p->c;
     (void)count;
-    OP_ROOM(zl_array, y, c->outputs);
+    OP_TEMP(zl_array, y, c->outputs);
     for (int i = 0; y && i < c->outputs; i++)
         y[i] = NULL;
     if (!y || !c->op->composed(c, in, y))
@@ -31,8 +31,8 @@ static bool has_derivative(zl_array x) {
 }
 
 bool composed_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out) {
-    OP_ROOM(zl_array, full, c->outputs);
-    OP_ROOM(bool, flags, c->inputs + c->outputs);
+    OP_TEMP(zl_array, full, c->outputs);
+    OP_TEMP(bool, flags, c->inputs + c->outputs);
     if (!full || !flags)
         return false;
     struct composition p = {c, flags + c->inputs};
@@ -50,8 +50,8 @@ ZL_AT_LOAD {
 }
 
 bool composed_jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
-    OP_ROOM(zl_array, some, c->inputs);
-    OP_ROOM(bool, is_constant, c->outputs);
+    OP_TEMP(zl_array, some, c->inputs);
+    OP_TEMP(bool, is_constant, c->outputs);
     zl_outputs *tangents = zl_outputs_new();
     struct composition p = {c, is_constant};
     for (int i = 0; some && i < c->inputs; i++)

@@ -40,7 +40,7 @@ bool cotangent_add(struct cotangent *t, zl_array g) {
 static zl_array pad(const struct cotangent_parts *p) {
     const struct part *only = p->part;
     int ndim = p->of->ndim;
-    OP_ROOM(int64_t, low, 2 * ndim);
+    OP_TEMP(int64_t, low, 2 * ndim);
     if (!low)
         return NULL;
     memset(low, 0, sizeof *low * 2 * (size_t)ndim);
@@ -55,7 +55,7 @@ static bool add_gap(const struct cotangent_parts *p, int64_t from, int64_t to, z
     int ndim = p->of->ndim;
     if (from == to)
         return true;
-    OP_ROOM(int64_t, dim, ndim);
+    OP_TEMP(int64_t, dim, ndim);
     if (!dim)
         return false;
     memcpy(dim, p->of->dim, sizeof *dim * (size_t)ndim);
@@ -65,7 +65,7 @@ static bool add_gap(const struct cotangent_parts *p, int64_t from, int64_t to, z
 }
 
 static zl_array concatenate(const struct cotangent_parts *p) {
-    OP_ROOM(zl_array, in, 2 * p->count + 1);
+    OP_TEMP(zl_array, in, 2 * p->count + 1);
     if (!in)
         return NULL;
     int count = 0;

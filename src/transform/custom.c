@@ -50,7 +50,7 @@ static zl_array fit(const char *rule, zl_array a, zl_array x) {
 static bool run_vjp(const struct parts *p, const struct call *c, const zl_array *cotangent, zl_outputs *out) {
     if (!p->rules->vjp)
         return vjp_give("zl_custom", p->rules->f, p->count, p->in, p->results, cotangent, out);
-    OP_ROOM(zl_array, full, 2 * p->results);
+    OP_TEMP(zl_array, full, 2 * p->results);
     if (!full)
         return false;
     zl_array *result = full + p->results;
@@ -164,7 +164,7 @@ static zl_array hold(const zl_custom_fn *f) {
 static bool record_custom(const zl_custom_fn *f, int count, const zl_array *in, const zl_outputs *results,
                           zl_outputs *out) {
     int inputs = results->count + count + 1;
-    OP_ROOM(zl_array, all, inputs + results->count);
+    OP_TEMP(zl_array, all, inputs + results->count);
     if (!all || !(all[inputs - 1] = hold(f)))
         return false;
     for (int i = 0; i < results->count; i++)
@@ -226,7 +226,7 @@ static bool delay(int count, const zl_array *in, int results, const zl_array *co
 static bool vjp_again(void *data, int count, const zl_array *in, int results, const zl_array *result,
                       const zl_array *cotangent, zl_outputs *out) {
     (void)result;
-    OP_ROOM(zl_array, late, count);
+    OP_TEMP(zl_array, late, count);
     return late && delay(count, in, results, cotangent, late) &&
            vjp_give("zl_checkpoint", ((struct checkpoint *)data)->f, count, late, results, cotangent, out);
 }

@@ -62,8 +62,8 @@ static bool all_cotangents(const struct deferral *d, const zl_array *in, zl_arra
 static bool call_vjp(void *data, int count, const zl_array *in, zl_outputs *out) {
     struct deferral *d = data;
     (void)count;
-    OP_ROOM(zl_array, grads, d->count);
-    OP_ROOM(zl_array, cotangent, d->results);
+    OP_TEMP(zl_array, grads, d->count);
+    OP_TEMP(zl_array, cotangent, d->results);
     bool ok = grads && cotangent && all_cotangents(d, in, cotangent) &&
               vjp_wanted(d->f, d->count, in, d->wanted, d->results, cotangent, grads);
     for (int i = 0; ok && i < d->count; i++)
@@ -84,8 +84,8 @@ static int join(int count, const zl_array *in, int more, const zl_array *list, b
 bool deferred_vjp(zl_fn f, int count, const zl_array *in, int results, const bool *wanted,
                   const zl_array *cotangent, zl_array *out) {
     struct deferral *d = make_deferral(f, count, results);
-    OP_ROOM(zl_array, all, (int64_t)count + results);
-    OP_ROOM(zl_array, grads, count);
+    OP_TEMP(zl_array, all, (int64_t)count + results);
+    OP_TEMP(zl_array, grads, count);
     bool ok = d && all && grads && (d->given = memory_zero((size_t)results + 1)) &&
               (d->wanted = memory_zero((size_t)count + 1));
     int grown = 0, inputs = ok ? join(count, in, results, cotangent, d->given, all) : 0;
@@ -103,7 +103,7 @@ bool deferred_vjp(zl_fn f, int count, const zl_array *in, int results, const boo
 static bool call_jvp(void *data, int count, const zl_array *in, zl_outputs *out) {
     struct deferral *d = data;
     (void)count;
-    OP_ROOM(zl_array, tangent, d->count);
+    OP_TEMP(zl_array, tangent, d->count);
     for (int i = 0, next = d->count; tangent && i < d->count; i++)
         tangent[i] = d->given[i] ? in[next++] : NULL;
     return tangent && zl_jvp(d->f, d->count, in, tangent, NULL, out);
@@ -112,7 +112,7 @@ static bool call_jvp(void *data, int count, const zl_array *in, zl_outputs *out)
 bool deferred_jvp(zl_fn f, int count, const zl_array *in, int results, const zl_array *tangent,
                   zl_array *out) {
     struct deferral *d = make_deferral(f, count, results);
-    OP_ROOM(zl_array, all, 2 * (int64_t)count);
+    OP_TEMP(zl_array, all, 2 * (int64_t)count);
     bool ok = d && all && (d->given = memory_zero((size_t)count + 1));
     int inputs = ok ? join(count, in, count, tangent, d->given, all) : 0;
     ok = ok && op_defer(function_of(d, call_jvp), inputs, all, results, out);

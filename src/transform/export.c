@@ -140,7 +140,7 @@ struct listing {
 };
 
 // Returns the array inside a function with rules of its own that x passes on, or x itself.
-static zl_array behind(zl_array x) {
+static zl_array unwrapped(zl_array x) {
     while (x->call && !x->call->detached && x->call->op == &op_custom)
         x = x->call->in[x->index];
     return x;
@@ -166,7 +166,7 @@ static bool broadcasts_to(zl_array x, zl_array y) {
 // whether that broadcasts to it.
 static bool is_product(zl_array y, int inputs, const zl_array *in) {
     zl_array a = in[0], b = in[1];
-    OP_ROOM(int64_t, dim, MAX_OF(a->ndim, b->ndim));
+    OP_TEMP(int64_t, dim, MAX_OF(a->ndim, b->ndim));
     int batch = dim && a->ndim >= 2 && b->ndim >= 2
                     ? shape_broadcast(a->ndim - 2, a->dim, b->ndim - 2, b->dim, dim)
                     : -1;
@@ -197,7 +197,7 @@ static const struct call *meaning(const struct listing *l, const struct call *c,
 }
 
 static void mark(struct listing *l, zl_array x) {
-    int number = walk_number(&l->w, behind(x));
+    int number = walk_number(&l->w, unwrapped(x));
     if (number >= 0)
         l->live[number] = true;
 }
@@ -229,7 +229,7 @@ static int mark_live(struct listing *l, const zl_outputs *results) {
 // Writing a trace -------------------------------------------------------------------------------------------
 
 static bool put_reference(struct listing *l, zl_array x) {
-    x = behind(x);
+    x = unwrapped(x);
     int number = walk_number(&l->w, x), constant = number < 0 ? number_constant(l->e, x) : 0;
     if (constant < 0)
         return false;
@@ -384,7 +384,7 @@ static bool make_inputs(struct function_inputs *f, int count, const zl_array *in
 }
 
 static bool is_new(const zl_exporter *e, int count, const zl_array *in, int named, const char *const *name) {
-    OP_ROOM(int, order, count);
+    OP_TEMP(int, order, count);
     for (int i = 0; order && i < e->count; i++)
         if (function_inputs_match(&e->inputs[i], e->shapeless, count, in, named, name, order))
             return error_false(ZL_ERROR_STATE,

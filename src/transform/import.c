@@ -354,7 +354,7 @@ static zl_array make_template(const struct op *op, int inputs, const zl_array *i
 
 static zl_array read_template(struct reader *r, const struct file_op *o, int inputs, const zl_array *in) {
     int args = take_count(r, 8);
-    OP_ROOM(int64_t, arg, 2 * (int64_t)args);
+    OP_TEMP(int64_t, arg, 2 * (int64_t)args);
     for (int i = 0; arg && i < args; i++)
         arg[args + i] = (int64_t)take(r, 8);
     if (!arg || r->failed || !order_arguments(r, o, args, arg + args, arg))
@@ -368,7 +368,7 @@ static bool read_step(struct reader *r, const zl_imported *f, struct step *s, st
     if (r->failed || op >= (unsigned)r->ops)
         return damaged(r, "a call of an op that is not in its table");
     s->reference = read_references(r, f, v->count, &inputs);
-    OP_ROOM(zl_array, in, inputs);
+    OP_TEMP(zl_array, in, inputs);
     if (!s->reference || !in)
         return false;
     for (int i = 0; i < inputs; i++)
@@ -411,7 +411,7 @@ static bool has_shapes(const struct call *c, const zl_array *out) {
 
 static bool replay_step(const zl_imported *f, const struct step *s, struct values *v, bool exact) {
     const struct call *c = s->first->call;
-    OP_ROOM(zl_array, in, c->inputs);
+    OP_TEMP(zl_array, in, c->inputs);
     if (!in)
         return false;
     for (int i = 0; i < c->inputs; i++)
@@ -509,7 +509,7 @@ zl_imported *zl_import(const char *path) {
     if (!path)
         return error_set(ZL_ERROR_VALUE, "%s: no path", function);
     bool is_first = !zl_error();
-    char *file = file_read_most(path, allocator_room(), &bytes);
+    char *file = file_read_most(path, allocator_available(), &bytes);
     zl_imported *f = file ? function_read(path, (const uint8_t *)file, bytes) : NULL;
     memory_free(file);
     if (!f && is_first)
@@ -564,7 +564,7 @@ static bool no_match(const zl_imported *f, int count, const zl_array *in, int na
 
 static bool call(const zl_imported *f, int count, const zl_array *in, int named, const char *const *name,
                  zl_outputs *out) {
-    OP_ROOM(int, order, count);
+    OP_TEMP(int, order, count);
     for (int i = 0; order && i < f->traces; i++)
         if (function_inputs_match(&f->trace[i].inputs, f->shapeless, count, in, named, name, order))
             return replay(f, &f->trace[i], in, order, false, out);

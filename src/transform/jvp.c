@@ -22,7 +22,7 @@ static bool check_positions(const struct walk *w, const struct call *c) {
 }
 
 static bool push(const struct walk *w, const struct call *c, zl_array *tangents) {
-    OP_ROOM(zl_array, in, c->inputs + c->outputs);
+    OP_TEMP(zl_array, in, c->inputs + c->outputs);
     if (!in)
         return false;
     zl_array *out = in + c->inputs;
@@ -75,7 +75,7 @@ static bool push_forward(int count, const zl_array *tracer, const zl_array *tang
 
 static bool run(struct trace *t, zl_fn f, int count, const zl_array *in, const zl_array *tangent,
                 zl_outputs *values, zl_outputs *tangents) {
-    OP_ROOM(zl_array, tracer, count);
+    OP_TEMP(zl_array, tracer, count);
     return tracer && trace_inputs(count, in, tracer) && trace_run(t, f, count, tracer, values) &&
            push_forward(count, tracer, tangent, values, tangents);
 }

@@ -185,29 +185,29 @@ static int count_shown(const struct primitive *p) {
     return count;
 }
 
-bool primitive_show(const struct call *c, struct primitive_room *room, zl_step *step) {
+bool primitive_show(const struct call *c, struct primitive_step *memory, zl_step *step) {
     const struct primitive *p = find(c->op);
     bool own = !p || !p->shown[0].shows;
     int count = own ? c->op->fields : count_shown(p), axes = c->inputs ? c->in[0]->ndim : 0;
-    if (!memory_grow(&room->argument, &room->arguments, count + 1, sizeof *room->argument) ||
-        !memory_grow(&room->word, &room->words, (count + 1) * (c->args + axes + 1), sizeof *room->word))
+    if (!memory_grow(&memory->argument, &memory->arguments, count + 1, sizeof *memory->argument) ||
+        !memory_grow(&memory->word, &memory->words, (count + 1) * (c->args + axes + 1), sizeof *memory->word))
         return false;
-    int64_t *next = room->word;
+    int64_t *next = memory->word;
     for (int i = 0; i < count; i++) {
         struct shown s = own ? own_field(c->op, i) : p->shown[i];
-        room->argument[i] = shown(c, &s, &next);
+        memory->argument[i] = shown(c, &s, &next);
     }
-    room->name.len = 0;
+    memory->name.len = 0;
     if (p)
-        text_add(&room->name, "%s", p->name);
+        text_add(&memory->name, "%s", p->name);
     else
-        add_words(&room->name, c->op->name);
-    *step = (zl_step){.name = room->name.data, .arguments = count, .argument = room->argument};
-    return !room->name.failed;
+        add_words(&memory->name, c->op->name);
+    *step = (zl_step){.name = memory->name.data, .arguments = count, .argument = memory->argument};
+    return !memory->name.failed;
 }
 
-void primitive_room_free(struct primitive_room *room) {
-    text_free(&room->name);
-    memory_free(room->argument);
-    memory_free(room->word);
+void primitive_step_free(struct primitive_step *memory) {
+    text_free(&memory->name);
+    memory_free(memory->argument);
+    memory_free(memory->word);
 }

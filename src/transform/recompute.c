@@ -220,7 +220,7 @@ static int make(struct work *w, struct want *q, int slot) {
     if (known >= 0 && w->copy[known].before <= q->reader)
         return w->copy[known].step.out;
     struct step s = r->step[w->maker[slot]];
-    OP_ROOM(int, in, s.call->inputs);
+    OP_TEMP(int, in, s.call->inputs);
     for (int k = 0; in && k < s.call->inputs; k++)
         if ((in[k] = read(w, q, w->in[s.in + k], s.call->in[k])) < 0)
             return -1;

@@ -266,7 +266,7 @@ bool replay_drop_dead(struct replay *r) {
 // the recording is for this value only, so the function may also use the number itself.
 static bool list_calls(struct build *b, int count, const zl_array *in, const zl_array *tracer,
                        const zl_outputs *results) {
-    OP_ROOM(zl_array, source, 2 * (int64_t)count);
+    OP_TEMP(zl_array, source, 2 * (int64_t)count);
     int sources = 0;
     if (!source)
         return false;
@@ -374,7 +374,7 @@ static bool run_steps(const struct replay *r, zl_array *value, zl_array *in) {
 }
 
 bool replay_run(const struct replay *r, const zl_array *in, zl_outputs *out) {
-    OP_ROOM(zl_array, value, (int64_t)r->slots + r->widest);
+    OP_TEMP(zl_array, value, (int64_t)r->slots + r->widest);
     if (!value)
         return false;
     for (int i = 0; i < r->inputs; i++)

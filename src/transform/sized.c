@@ -33,7 +33,7 @@ static void release_repeated(void *data) {
 static bool call_repeated(void *data, int count, const zl_array *in, zl_outputs *out) {
     const struct repeated *r = data;
     (void)count;
-    OP_ROOM(zl_array, y, r->c->outputs);
+    OP_TEMP(zl_array, y, r->c->outputs);
     return y && r->c->op->record(r->c, in, y) && op_give_all(r->c->outputs, y, out);
 }
 

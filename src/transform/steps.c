@@ -12,7 +12,7 @@ struct telling {
     const struct replay *r;
     const zl_listener *listener;
     zl_array *array;
-    struct primitive_room room;
+    struct primitive_step memory;
 };
 
 static void place(struct telling *t, const zl_array *tracer) {
@@ -33,7 +33,7 @@ static bool heard(bool ok) {
 
 static bool tell_arrays(const struct telling *t) {
     const struct replay *r = t->r;
-    OP_ROOM(zl_array, list, (int64_t)r->results + r->kept_count);
+    OP_TEMP(zl_array, list, (int64_t)r->results + r->kept_count);
     if (!list)
         return false;
     for (int i = 0; i < r->results; i++)
@@ -46,8 +46,8 @@ static bool tell_arrays(const struct telling *t) {
 
 static bool tell_step(struct telling *t, const struct step *s) {
     zl_step step;
-    OP_ROOM(zl_array, input, s->call->inputs);
-    if (!input || !primitive_show(s->call, &t->room, &step))
+    OP_TEMP(zl_array, input, s->call->inputs);
+    if (!input || !primitive_show(s->call, &t->memory, &step))
         return false;
     for (int i = 0; i < s->call->inputs; i++)
         input[i] = t->array[t->r->in[s->in + i]];
@@ -69,13 +69,13 @@ static bool tell(const struct replay *r, const zl_listener *listener, const zl_a
     for (int i = 0; ok && i < r->steps; i++)
         ok = tell_step(&t, &r->step[i]);
     memory_free(t.array);
-    primitive_room_free(&t.room);
+    primitive_step_free(&t.memory);
     return ok;
 }
 
 static bool trace_and_tell(struct trace *t, zl_fn f, int count, const zl_array *in,
                            const zl_listener *listener) {
-    OP_ROOM(zl_array, tracer, count);
+    OP_TEMP(zl_array, tracer, count);
     zl_outputs results = {0};
     bool ok = tracer;
     for (int i = 0; ok && i < count; i++)

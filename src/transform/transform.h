@@ -176,17 +176,18 @@ bool sized_vmap(const struct call *c, const zl_array *in, const int *axis, zl_ar
 
 // Appends the name that MLX gives an op in graphs.
 void primitive_label(const struct op *op, struct text *out);
-struct primitive_room {
+// The memory of a zl_step.
+struct primitive_step {
     struct text name;
     zl_argument *argument;
     int64_t *word; // memory for the numbers in lists
     int arguments, words;
 };
-// Fills in everything of a zl_step except its arrays, in memory of `room` that is valid until room is used
-// again. Returns false, with an error, if memory runs out.
-bool primitive_show(const struct call *c, struct primitive_room *room, zl_step *step);
-// Frees the memory of a room.
-void primitive_room_free(struct primitive_room *room);
+// Fills in everything of a zl_step except its arrays. It is valid until `memory` is used again. Returns
+// false, with an error, if memory runs out.
+bool primitive_show(const struct call *c, struct primitive_step *memory, zl_step *step);
+// Frees its memory.
+void primitive_step_free(struct primitive_step *memory);
 
 // replay.c --------------------------------------------------------------------------------------------------
 

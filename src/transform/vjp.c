@@ -60,8 +60,8 @@ static bool start_from_loss(const char *function, const zl_outputs *y, zl_array 
 
 static bool pull_back(const struct request *r, const char *function, const zl_array *tracer,
                       const zl_outputs *y, zl_array *grads) {
-    OP_ROOM(zl_array, source, r->wanted);
-    OP_ROOM(zl_array, cotangent, y->count);
+    OP_TEMP(zl_array, source, r->wanted);
+    OP_TEMP(zl_array, cotangent, y->count);
     if (!source || !cotangent)
         return false;
     for (int i = 0; i < r->wanted; i++)
@@ -78,7 +78,7 @@ static bool pull_back(const struct request *r, const char *function, const zl_ar
 }
 
 static bool run(struct trace *t, const struct request *r, zl_outputs *values, zl_array *grads) {
-    OP_ROOM(zl_array, tracer, r->count);
+    OP_TEMP(zl_array, tracer, r->count);
     return tracer && trace_inputs(r->count, r->in, tracer) && trace_run(t, r->f, r->count, tracer, values) &&
            pull_back(r, t->function, tracer, values, grads);
 }
@@ -131,8 +131,8 @@ bool zl_vjp(zl_fn f, int count, const zl_array *primals, int cotangents, const z
 
 bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int results,
               const zl_array *cotangent, zl_outputs *out) {
-    OP_ROOM(zl_array, grads, count);
-    OP_ROOM(int, at, count);
+    OP_TEMP(zl_array, grads, count);
+    OP_TEMP(int, at, count);
     int wanted = 0, next = 0;
     for (int i = 0; at && i < count; i++)
         if (dtype_is_inexact((zl_dtype)in[i]->dtype))
@@ -147,8 +147,8 @@ bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int 
 
 bool vjp_wanted(zl_fn f, int count, const zl_array *in, const bool *wanted, int results,
                 const zl_array *cotangent, zl_array *out) {
-    OP_ROOM(zl_array, grads, count);
-    OP_ROOM(int, at, count);
+    OP_TEMP(zl_array, grads, count);
+    OP_TEMP(int, at, count);
     int some = 0;
     for (int i = 0; at && i < count; i++)
         if (wanted[i])

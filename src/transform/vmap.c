@@ -40,7 +40,7 @@ static int64_t batch_size(int count, const zl_array *in, const int *axis) {
 
 // Returns an array that stands for one element of the batch: it has a shape and a dtype, but no data to read.
 static zl_array placeholder(zl_array x, int axis) {
-    OP_ROOM(int64_t, dim, x->ndim);
+    OP_TEMP(int64_t, dim, x->ndim);
     if (!dim)
         return NULL;
     for (int i = 0; i < x->ndim - 1; i++)
@@ -75,8 +75,8 @@ static bool apply(const struct call *c, const zl_array *in, const int *axis, zl_
 }
 
 static bool map_call(const struct batch *b, const struct call *c) {
-    OP_ROOM(zl_array, in, c->inputs + c->outputs);
-    OP_ROOM(int, axis, c->inputs + c->outputs);
+    OP_TEMP(zl_array, in, c->inputs + c->outputs);
+    OP_TEMP(int, axis, c->inputs + c->outputs);
     if (!in || !axis)
         return false;
     for (int i = 0; i < c->inputs; i++) {
@@ -157,7 +157,7 @@ static bool replay(struct batch *b, const zl_outputs *one, int count, const zl_a
 
 static bool list_mapped(struct walk *w, int count, const zl_array *single, const int *axis,
                         const zl_outputs *one) {
-    OP_ROOM(zl_array, source, count);
+    OP_TEMP(zl_array, source, count);
     int sources = 0;
     for (int i = 0; source && i < count; i++)
         if (axis[i] >= 0)
@@ -176,7 +176,7 @@ static bool run(struct trace *t, zl_fn f, int count, const zl_array *in, const i
     struct walk w = {.kind = WALK_BATCH};
     struct batch b = {.w = &w, .size = batch_size(count, in, axis)};
     zl_outputs one = {0};
-    OP_ROOM(zl_array, single, count);
+    OP_TEMP(zl_array, single, count);
     bool ok = single && b.size >= 0 && make_placeholders(count, in, axis, single) &&
               trace_run(t, f, count, single, &one) && check_results(&one, results, out_axis) &&
               list_mapped(&w, count, single, axis, &one) &&

@@ -101,7 +101,7 @@ TEST(where_of_random_layouts) {
 }
 
 static bool lies_as(zl_array y, zl_array x) {
-    return shape_lies_alike(x->ndim, x->dim, array_stride(x), array_stride(y));
+    return shape_same_layout(x->ndim, x->dim, array_stride(x), array_stride(y));
 }
 
 TEST(results_lie_as_their_inputs) {
@@ -122,7 +122,7 @@ TEST(results_lie_as_their_inputs) {
 }
 
 // A result may take over the memory of an operand with the same layout, and of no other.
-TEST(turned_results_take_over_what_lies_alike) {
+TEST(transposed_results_take_over_inputs_of_their_layout) {
     enum { SIDE = 40 };
     zl_array x = zl_reshape(zl_arange_int(0, SIDE * SIDE, 1, ZL_INT32), ZL_SHAPE(SIDE, SIDE));
     zl_array dense = zl_add(x, zl_scalar_int(1)), turned = zl_negative(zl_transpose(dense, ZL_ALL));

@@ -391,8 +391,8 @@ static int write_value(const void *data, cuda_stream s) {
 
 static bool ask_to_write(struct sum_work w) {
     struct cuda_range range = {(uintptr_t)w.memory, (uintptr_t)w.memory + sizeof w.value, true};
-    struct cuda_asked asked = {write_value, "write_value", &w, sizeof w, 1, &range};
-    return cuda_queue_work(0, 0, &asked);
+    struct cuda_library_work work = {write_value, "write_value", &w, sizeof w, 1, &range};
+    return cuda_queue_work(0, 0, &work);
 }
 
 // Graphs ----------------------------------------------------------------------------------------------------

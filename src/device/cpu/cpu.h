@@ -18,6 +18,10 @@
 static inline int64_t round_up(int64_t count, int64_t unit) {
     return (count + unit - 1) / unit * unit;
 }
+// Returns count / by, rounded up.
+static inline int64_t divide_up(int64_t count, int64_t by) {
+    return (count + by - 1) / by;
+}
 
 // level.c ---------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 // they are, or copied if cuDNN cannot read them. Whether cuDNN is used depends on the sizes of a call alone,
 // so that equal inputs give the same bits at any offset and strides.
 //
-// The graph has the form that cuDNN recognises as attention: scores, scaled, with hidden ones replaced; a
+// The graph has the form that cuDNN recognises as attention: scores, scaled, with masked ones replaced; a
 // softmax by its parts; and the product with the values. For the backward pass, cuDNN gives one number per
 // query, the logarithm of the sum of its exponentials. It is kept as the maximum of the scores, with a sum of
 // 1, which means the same.
@@ -20,8 +20,8 @@ static struct map plans;
 
 // The graph -------------------------------------------------------------------------------------------------
 
-int cuda_attention_hide(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k,
-                        int scores) {
+int cuda_attention_mask_causal(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k,
+                               int scores) {
     int row = dnn_like(g, scores, DNN_INT32), col = dnn_like(g, scores, DNN_INT32);
     dnn_index(g, scores, 2, row);
     dnn_index(g, scores, 3, col);
@@ -35,8 +35,8 @@ int cuda_attention_hide(struct dnn_graph *g, struct attention_plan *a, const str
     }
     int sees = dnn_like(g, scores, DNN_BOOL), seen = dnn_like(g, scores, DNN_FLOAT32);
     dnn_map(g, DNN_GREATER_EQUAL, DNN_BOOL, row, col, -1, sees);
-    a->tensor[ATTENTION_HIDDEN] = dnn_number(g, DNN_FLOAT32, AXES);
-    dnn_map(g, DNN_SELECT, DNN_FLOAT32, scores, (int)a->tensor[ATTENTION_HIDDEN], sees, seen);
+    a->tensor[ATTENTION_MASKED] = dnn_number(g, DNN_FLOAT32, AXES);
+    dnn_map(g, DNN_SELECT, DNN_FLOAT32, scores, (int)a->tensor[ATTENTION_MASKED], sees, seen);
     return seen;
 }
 
@@ -74,7 +74,7 @@ static void describe(struct dnn_graph *g, struct attention_plan *a, const struct
     dnn_matmul(g, (int)a->tensor[ATTENTION_Q], (int)a->tensor[ATTENTION_K], product);
     dnn_map(g, DNN_MUL, DNN_FLOAT32, product, (int)a->tensor[ATTENTION_SCALE], -1, scores);
     if (k->causal)
-        scores = cuda_attention_hide(g, a, k, scores);
+        scores = cuda_attention_mask_causal(g, a, k, scores);
     dnn_matmul(g, softmax(g, a, k, scores), (int)a->tensor[ATTENTION_V], (int)a->tensor[ATTENTION_O]);
 }
 
@@ -158,10 +158,10 @@ struct attention_key cuda_attention_key_of(const struct kernel_place *p, const s
 
 bool cuda_attention_run(const struct kernel_place *p, const struct attention_plan *plan,
                         const struct attention *a, void *const *memory) {
-    float scale = (float)a->scale, hidden = -INFINITY, one = 1;
+    float scale = (float)a->scale, masked = -INFINITY, one = 1;
     int32_t keys = (int32_t)a->k->dim[T], queries = (int32_t)a->q->dim[T];
     void *const numbers[ATTENTION_TENSORS] = {[ATTENTION_SCALE] = &scale,
-                                              [ATTENTION_HIDDEN] = &hidden,
+                                              [ATTENTION_MASKED] = &masked,
                                               [ATTENTION_KEYS] = &keys,
                                               [ATTENTION_QUERIES] = &queries,
                                               [ATTENTION_ONE] = &one};

@@ -26,7 +26,7 @@ enum attention_tensor {
     ATTENTION_V, // transposed in the backward pass
     ATTENTION_O,
     ATTENTION_SCALE,
-    ATTENTION_HIDDEN, // the number that replaces hidden scores
+    ATTENTION_MASKED, // the number that replaces masked scores
     ATTENTION_KEYS,   // the number of keys, if there are fewer queries
     ATTENTION_QUERIES,
     ATTENTION_KEPT, // the logarithm of each query's sum
@@ -62,8 +62,8 @@ void *cuda_attention_row_major(const struct kernel_place *p, zl_array x, struct 
 // Adds an attention's operations to g, and stores the numbers of its tensors in a->tensor.
 typedef void attention_describe(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k);
 // Adds the causal mask, by which the last query sees the last key. Returns the tensor of the masked scores.
-int cuda_attention_hide(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k,
-                        int scores);
+int cuda_attention_mask_causal(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k,
+                               int scores);
 
 // Returns the plan of a key, which is described once and kept; its plan.plan is NULL if cuDNN has none.
 // Returns NULL and an error if memory runs out.

@@ -73,20 +73,20 @@ static int add_weights(struct dnn_graph *g, struct attention_plan *a, const stru
     dnn_map(g, DNN_MUL, DNN_FLOAT32, product, (int)a->tensor[ATTENTION_SCALE], -1, scores);
     dnn_map(g, DNN_SUB, DNN_FLOAT32, scores, (int)a->tensor[ATTENTION_KEPT], -1, less);
     if (k->causal)
-        less = cuda_attention_hide(g, a, k, less);
+        less = cuda_attention_mask_causal(g, a, k, less);
     dnn_map(g, DNN_EXP, DNN_FLOAT32, less, -1, -1, weights);
     return weights;
 }
 
-static int add_slopes(struct dnn_graph *g, struct attention_plan *a, const struct sizes *s, int weights) {
+static int add_dscores(struct dnn_graph *g, struct attention_plan *a, const struct sizes *s, int weights) {
     int product = dnn_tensor(g, DNN_WITHIN, DNN_FLOAT32, AXES, s->scores, NULL);
     int less = dnn_like(g, product, DNN_FLOAT32), times = dnn_like(g, product, DNN_FLOAT32),
-        slopes = dnn_like(g, product, DNN_FLOAT32);
+        dscores = dnn_like(g, product, DNN_FLOAT32);
     dnn_matmul(g, (int)a->tensor[ATTENTION_G], (int)a->tensor[ATTENTION_V], product);
     dnn_map(g, DNN_SUB, DNN_FLOAT32, product, (int)a->tensor[ATTENTION_LESS], -1, less);
     dnn_map(g, DNN_MUL, DNN_FLOAT32, less, weights, -1, times);
-    dnn_map(g, DNN_MUL, DNN_FLOAT32, times, (int)a->tensor[ATTENTION_SCALE], -1, slopes);
-    return slopes;
+    dnn_map(g, DNN_MUL, DNN_FLOAT32, times, (int)a->tensor[ATTENTION_SCALE], -1, dscores);
+    return dscores;
 }
 
 // Adds the product of x, transposed, with b: one row per key. The results of heads of queries that share keys
@@ -95,7 +95,7 @@ static int add_of_keys(struct dnn_graph *g, const struct sizes *s, int x, int b,
                        const int64_t *stride) {
     int transposed = dnn_tensor(g, DNN_WITHIN, s->type, AXES, s->transposed, s->transposed_stride);
     int y = dnn_tensor(g, DNN_MEMORY, s->type, AXES, dim, stride), all = y;
-    dnn_turn(g, x, transposed);
+    dnn_reshape(g, x, transposed);
     if (dim[N] != s->scores[N])
         all = dnn_tensor(g, DNN_WITHIN, s->type, AXES,
                          (const int64_t[]){dim[B], s->scores[N], dim[T], dim[D]}, NULL);
@@ -106,11 +106,11 @@ static int add_of_keys(struct dnn_graph *g, const struct sizes *s, int x, int b,
 }
 
 static void add_of_queries(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k,
-                           const struct sizes *s, int slopes) {
+                           const struct sizes *s, int dscores) {
     int keys = dnn_tensor(g, DNN_WITHIN, s->type, AXES, k->k, k->k_stride);
     a->tensor[ATTENTION_OF_Q] = dnn_tensor(g, DNN_MEMORY, s->type, AXES, k->q, k->of_stride[0]);
-    dnn_turn(g, (int)a->tensor[ATTENTION_K], keys);
-    dnn_matmul(g, slopes, keys, (int)a->tensor[ATTENTION_OF_Q]);
+    dnn_reshape(g, (int)a->tensor[ATTENTION_K], keys);
+    dnn_matmul(g, dscores, keys, (int)a->tensor[ATTENTION_OF_Q]);
 }
 
 static void describe(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k) {
@@ -120,10 +120,10 @@ static void describe(struct dnn_graph *g, struct attention_plan *a, const struct
     int weights = add_weights(g, a, k, &s);
     a->tensor[ATTENTION_OF_V] =
         add_of_keys(g, &s, weights, (int)a->tensor[ATTENTION_G], k->v, k->of_stride[2]);
-    int slopes = add_slopes(g, a, &s, weights);
+    int dscores = add_dscores(g, a, &s, weights);
     a->tensor[ATTENTION_OF_K] =
-        add_of_keys(g, &s, slopes, (int)a->tensor[ATTENTION_Q], k->k, k->of_stride[1]);
-    add_of_queries(g, a, k, &s, slopes);
+        add_of_keys(g, &s, dscores, (int)a->tensor[ATTENTION_Q], k->k, k->of_stride[1]);
+    add_of_queries(g, a, k, &s, dscores);
 }
 
 // Calls -----------------------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ static int64_t span(int64_t size, int64_t dilation) {
 
 // Returns the padding after an axis for which `size` elements give `out`: the same as before it, if that
 // does.
-static int64_t pad_behind(int64_t size, int64_t kernel, int64_t stride, int64_t low, int64_t out) {
+static int64_t pad_after(int64_t size, int64_t kernel, int64_t stride, int64_t low, int64_t out) {
     int64_t least = (out - 1) * stride + kernel - size - low;
     return low >= least && low < least + stride ? low : least;
 }
@@ -116,7 +116,7 @@ static void set_axis(struct key *k, int at, const struct conv_axis *a) {
         k->low[at] = a->low;
         break;
     }
-    k->high[at] = pad_behind(size, span(kernel, k->dilation[at]), k->stride[at], k->low[at], out);
+    k->high[at] = pad_after(size, span(kernel, k->dilation[at]), k->stride[at], k->low[at], out);
 }
 
 static enum dnn_conv_kind kind_of(const struct conv *v, zl_array w, zl_array y) {

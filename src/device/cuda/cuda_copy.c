@@ -111,7 +111,7 @@ static bool send(const struct ring *r, cuda_stream s, char *to, const char *from
     return true;
 }
 
-static bool ask_for(const struct ring *r, cuda_stream s, const char *from, size_t bytes, size_t at) {
+static bool enqueue_copy(const struct ring *r, cuda_stream s, const char *from, size_t bytes, size_t at) {
     return at >= bytes ||
            (cuda_check(cuda_api()->cuMemcpyDtoHAsync_v2(r->memory + at % RING, (uintptr_t)(from + at),
                                                         MIN_OF((size_t)ARRIVED, bytes - at), s),
@@ -123,13 +123,13 @@ static bool ask_for(const struct ring *r, cuda_stream s, const char *from, size_
 // lane's order.
 static bool receive(const struct ring *r, cuda_stream s, char *to, const char *from, size_t bytes) {
     for (size_t at = 0; at < RING; at += ARRIVED)
-        if (!ask_for(r, s, from, bytes, at))
+        if (!enqueue_copy(r, s, from, bytes, at))
             return false;
     for (size_t at = 0; at < bytes; at += ARRIVED) {
         if (!wait_for(r, at))
             return false;
         move(to + at, r->memory + at % RING, MIN_OF((size_t)ARRIVED, bytes - at), move_part);
-        if (!ask_for(r, s, from, bytes, at + RING))
+        if (!enqueue_copy(r, s, from, bytes, at + RING))
             return false;
     }
     return true;
@@ -191,11 +191,11 @@ bool cuda_receive(int unit, int lane, void *pages, const void *from, size_t byte
         return false;
     cuda_stream s = d->stream[lane];
     lock_take(&r->lock);
-    bool asked =
+    bool enqueued =
         cuda_check(cuda_api()->cuMemcpyDtoHAsync_v2(pages, (uintptr_t)from, bytes, s), "cuMemcpyDtoH");
-    bool done = asked && wait_for_stream(r, s);
+    bool done = enqueued && wait_for_stream(r, s);
     lock_give(&r->lock);
-    if (asked && !done)
+    if (enqueued && !done)
         cuda_api()->cuStreamSynchronize(s); // the pages may be reused now, so nothing may still write to them
     return done;
 }

@@ -249,7 +249,7 @@ void dnn_index(struct dnn_graph *g, int like, int axis, int y) {
     map(g, DNN_INDEX, DNN_FLOAT32, axis, like, -1, -1, y);
 }
 
-void dnn_turn(struct dnn_graph *g, int x, int y) {
+void dnn_reshape(struct dnn_graph *g, int x, int y) {
     enum { X = 2200, Y };
     dnn_object o = create(g, OPERATION_RESHAPE);
     set_tensor(g, o, X, x);

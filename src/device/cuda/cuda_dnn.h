@@ -87,7 +87,7 @@ void dnn_reduce(struct dnn_graph *g, enum dnn_reduce how, int x, int y);
 void dnn_map(struct dnn_graph *g, enum dnn_row row, enum dnn_type computes_in, int x, int b, int select,
              int y);
 // Adds a reshape: y has the elements of x by other strides.
-void dnn_turn(struct dnn_graph *g, int x, int y);
+void dnn_reshape(struct dnn_graph *g, int x, int y);
 // Adds an operation whose result is the index of each element along an axis of `like`.
 void dnn_index(struct dnn_graph *g, int like, int axis, int y);
 

@@ -49,7 +49,7 @@ static bool open_results(struct solving *s, int vectors) {
            (!vectors || kernel_scratch_open(s->p, &s->result, lines * (size_t)s->n));
 }
 
-static bool ask(struct solving *s, int vectors) {
+static bool query(struct solving *s, int vectors) {
     size_t work = 0, host = 0;
     int type = s->type;
     int failed = solver_geev()->cusolverDnXgeev_bufferSize(
@@ -77,7 +77,7 @@ static bool store(const struct solving *s, int vectors) {
 enum kernel_taken cuda_eig(const struct kernel_place *p, const struct call *c) {
     struct solving s;
     int vectors = call_args(c)[0] ? VECTORS : NO_VECTORS, failed = 0;
-    bool ready = solving_open(&s, p, c, true) && widen(&s) && open_results(&s, vectors) && ask(&s, vectors);
+    bool ready = solving_open(&s, p, c, true) && widen(&s) && open_results(&s, vectors) && query(&s, vectors);
     for (int64_t i = 0; ready && !failed && i < s.batch; i++)
         failed = find_values(&s, vectors, i);
     ready = ready && (failed || store(&s, vectors));

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-static bool ask_cholesky(struct solving *s, int uplo) {
+static bool query_cholesky(struct solving *s, int uplo) {
     size_t work = 0, host = 0;
     int failed = solver_api()->cusolverDnXpotrf_bufferSize(s->s, s->parameters, uplo, s->n, s->type, s->a,
                                                            s->n, s->type, &work, &host);
@@ -21,7 +21,7 @@ enum kernel_taken cuda_cholesky(const struct kernel_place *p, const struct call 
     bool upper = call_args(c)[0];
     int uplo = upper ? SOLVER_LOWER : SOLVER_UPPER;
     const int64_t dim[] = {c->in[0]->size};
-    bool ready = solving_open(&s, p, c, false) && ask_cholesky(&s, uplo);
+    bool ready = solving_open(&s, p, c, false) && query_cholesky(&s, uplo);
     for (int64_t i = 0; ready && !failed && i < s.batch; i++)
         failed = solver_api()->cusolverDnXpotrf(s.s, s.parameters, uplo, s.n, s.type, solving_matrix(&s, i),
                                                 s.n, s.type, s.work.memory, s.bytes, s.host, s.host_bytes,
@@ -35,7 +35,7 @@ enum kernel_taken cuda_cholesky(const struct kernel_place *p, const struct call 
 
 // Inverses --------------------------------------------------------------------------------------------------
 
-static bool ask_lu(struct solving *s, int64_t step) {
+static bool query_lu(struct solving *s, int64_t step) {
     size_t work = 0, host = 0;
     int failed = solver_api()->cusolverDnXgetrf_bufferSize(s->s, s->parameters, s->m, s->n, s->type, s->a,
                                                            step, s->type, &work, &host);
@@ -56,7 +56,7 @@ enum kernel_taken cuda_inverse(const struct kernel_place *p, const struct call *
     int failed = 0;
     bool triangular = call_args(c)[0], transposed = triangular && call_args(c)[1];
     bool ready = solving_open(&s, p, c, transposed) &&
-                 (!triangular || solving_fill(&s, s.a, s.n, s.n, FILL_ABOVE)) && ask_lu(&s, s.n) &&
+                 (!triangular || solving_fill(&s, s.a, s.n, s.n, FILL_ABOVE)) && query_lu(&s, s.n) &&
                  kernel_scratch_open(p, &s.more, (size_t)s.n * sizeof(int64_t)) &&
                  kernel_scratch_open(p, &s.result, sizeof(int));
     char *y = ready ? solving_output(&s, 0, 0) : NULL;
@@ -88,7 +88,7 @@ static bool note_rows(const struct solving *s, void *pivot, int64_t k) {
 enum kernel_taken cuda_lu(const struct kernel_place *p, const struct call *c) {
     struct solving s;
     int failed = 0;
-    bool ready = solving_open(&s, p, c, true) && ask_lu(&s, s.m);
+    bool ready = solving_open(&s, p, c, true) && query_lu(&s, s.m);
     int64_t k = MIN_OF(s.m, s.n);
     ready = ready && kernel_scratch_open(p, &s.more, (size_t)(s.batch * k) * sizeof(int64_t));
     for (int64_t i = 0; ready && !failed && i < s.batch; i++)
@@ -101,18 +101,18 @@ enum kernel_taken cuda_lu(const struct kernel_place *p, const struct call *c) {
 
 // QR --------------------------------------------------------------------------------------------------------
 
-static int ask_orthogonal(const struct solving *s, int64_t k, int *items) {
+static int query_orthogonal(const struct solving *s, int64_t k, int *items) {
     const struct solver_api *api = solver_api();
     return (s->item == 8 ? api->cusolverDnDorgqr_bufferSize : api->cusolverDnSorgqr_bufferSize)(
         s->s, (int)s->m, (int)k, (int)k, s->a, (int)s->m, s->more.memory, items);
 }
 
-static bool ask_qr(struct solving *s, int64_t k, int *items) {
+static bool query_qr(struct solving *s, int64_t k, int *items) {
     size_t work = 0, host = 0;
     int failed = solver_api()->cusolverDnXgeqrf_bufferSize(
         s->s, s->parameters, s->m, s->n, s->type, s->a, s->m, s->type, s->more.memory, s->type, &work, &host);
     if (!failed)
-        failed = ask_orthogonal(s, k, items);
+        failed = query_orthogonal(s, k, items);
     return solving_work(s, failed, MAX_OF(work, (size_t)*items * (size_t)s->item), host);
 }
 
@@ -135,7 +135,8 @@ enum kernel_taken cuda_qr(const struct kernel_place *p, const struct call *c) {
     zl_dtype dtype = (zl_dtype)c->in[0]->dtype;
     bool ready = solving_open(&s, p, c, true);
     int64_t k = MIN_OF(s.m, s.n);
-    ready = ready && kernel_scratch_open(p, &s.more, (size_t)(s.batch * k * s.item)) && ask_qr(&s, k, &items);
+    ready =
+        ready && kernel_scratch_open(p, &s.more, (size_t)(s.batch * k * s.item)) && query_qr(&s, k, &items);
     for (int64_t i = 0; ready && !failed && i < s.batch; i++)
         failed = factor_qr(&s, i, k, s.more.memory);
     ready = ready && !failed && solving_store(&s, 1, dtype, s.a, k, s.n, s.m, s.m * s.n) &&

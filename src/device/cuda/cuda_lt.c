@@ -14,10 +14,10 @@
 
 enum {
     ALIGNED = 16,
-    LOOPS_MOST = 4096,    // products of a batch that are submitted one by one
-    TURN_EACH = 64,       // least multiplications per byte of a copy for which it pays,
-    TURN_LEAST = 1 << 27, // and in all
-    FP8_SINCE = 89,       // least compute capability
+    LOOPS_MOST = 4096,         // products of a batch that are submitted one by one
+    TRANSPOSE_EACH = 64,       // least multiplications per byte of a copy for which it pays,
+    TRANSPOSE_LEAST = 1 << 27, // and in all
+    FP8_SINCE = 89,            // least compute capability
 };
 
 // Products of few rows run on our own kernel, which reads the matrix faster: 4 MB of bf16 take 2.9 us on an
@@ -86,7 +86,7 @@ static bool bring_all(const struct kernel_place *p, struct operands *o, const st
     if (!bring(p, &o->a, a, by_sums ? BY_ROWS : AS_IT_LIES, dtype, &o->a_copy) ||
         !bring(p, &o->b, b, by_sums ? BY_COLUMNS : AS_IT_LIES, dtype, &o->b_copy))
         return false;
-    OP_ROOM(int64_t, room, 2 * (int64_t)a->ndim);
+    OP_TEMP(int64_t, room, 2 * (int64_t)a->ndim);
     if (!room)
         return false;
     int64_t *dense_a = room, *dense_b = room + a->ndim;
@@ -233,13 +233,13 @@ static enum kernel_taken multiply_added(const struct kernel_place *p, const stru
 
 // Returns whether products of int8 are faster with copies whose rows and columns are contiguous along the
 // axis that is summed over: the fast kernels support only that, in whole packs.
-static bool turning_pays(const struct call *c) {
+static bool transposing_pays(const struct call *c) {
     zl_array a = c->in[0], b = c->in[1];
     struct matrix m;
     int64_t copied = (see(&m, a) && !m.transposed ? 0 : a->size) + (see(&m, b) && m.transposed ? 0 : b->size);
     int64_t inner = a->dim[a->ndim - 1];
     double products = (double)call_first(c)->size * (double)inner;
-    return inner % ALIGNED == 0 && products >= TURN_LEAST && products >= (double)copied * TURN_EACH;
+    return inner % ALIGNED == 0 && products >= TRANSPOSE_LEAST && products >= (double)copied * TRANSPOSE_EACH;
 }
 
 // Returns whether the GPU has the product in fp8: rows times columns, in whole packs, also of the result.
@@ -259,7 +259,7 @@ static enum kernel_taken multiply_fp8(const struct kernel_place *p, const struct
 // For int8, some GPUs only have products of contiguous rows with contiguous columns, and others only for some
 // sizes.
 static enum kernel_taken multiply_int8(const struct kernel_place *p, const struct call *c) {
-    bool by_sums = turning_pays(c);
+    bool by_sums = transposing_pays(c);
     enum kernel_taken taken = try_product(p, c, by_sums, ZL_INT8);
     return taken == KERNEL_NOT_TAKEN ? try_product(p, c, !by_sums, ZL_INT8) : taken;
 }

@@ -215,7 +215,7 @@ static bool describe(struct lt_product *r, const struct lt_key *k) {
 }
 
 // Asks cuBLASLt for algorithms. Partial sums must not be rounded to f16 or bf16.
-static bool ask(const struct lane *l, struct lt_product *r, const struct lt_key *k) {
+static bool find_algorithms(const struct lane *l, struct lt_product *r, const struct lt_key *k) {
     lt_object preference = NULL;
     size_t most = WORKSPACE;
     if (api.cublasLtMatmulPreferenceCreate(&preference))
@@ -263,7 +263,7 @@ struct lt_product *lt_find(int unit, int lane, const struct lt_key *k) {
     if (!r) {
         if (!(r = memory_zero(sizeof *r)))
             return NULL;
-        if (!describe(r, k) || !ask(l, r, k))
+        if (!describe(r, k) || !find_algorithms(l, r, k))
             r->choices = 0;
         if (k->then == LT_BIAS_ROUNDED_ONCE)
             leave_out_parts(r);
@@ -286,7 +286,7 @@ void lt_give(int unit) {
 // Multiplying -----------------------------------------------------------------------------------------------
 
 // A product in the form that the queue stores, without padding.
-struct asked {
+struct queued {
     struct unit *u;
     const struct lane *l;
     const struct lt_product *r;
@@ -294,7 +294,7 @@ struct asked {
     int32_t choice, dtype;
 };
 
-static int multiply(const struct asked *w, cuda_stream s) {
+static int multiply(const struct queued *w, cuda_stream s) {
     static const double none[2];
     const struct lt_product *r = w->r;
     const struct lt_memory *m = &w->m;
@@ -311,14 +311,14 @@ static int multiply(const struct asked *w, cuda_stream s) {
                               r->y, choice->algorithm, w->l->workspace, choice->workspace, s);
 }
 
-static int set_bias(const struct asked *w) {
+static int set_bias(const struct queued *w) {
     return w->m.bias ? api.cublasLtMatmulDescSetAttribute(w->r->operation, OPERATION_BIAS, &w->m.bias,
                                                           sizeof w->m.bias)
                      : 0;
 }
 
-static int multiply_asked(const void *data, cuda_stream s) {
-    const struct asked *w = data;
+static int multiply_queued(const void *data, cuda_stream s) {
+    const struct queued *w = data;
     if (!w->m.bias)
         return multiply(w, s);
     lock_take(&w->u->bias);
@@ -330,29 +330,29 @@ static int multiply_asked(const void *data, cuda_stream s) {
 }
 
 struct trial {
-    struct asked asked;
+    struct queued product;
     cuda_stream stream;
 };
 
 static bool try_choice(const void *data) {
     const struct trial *t = data;
-    return !multiply(&t->asked, t->stream);
+    return !multiply(&t->product, t->stream);
 }
 
 // Returns the fastest algorithm. Each is run once before it is timed.
-static int fastest(int unit, int lane, const struct asked *w, cuda_stream s) {
+static int fastest(int unit, int lane, const struct queued *w, cuda_stream s) {
     struct trial t = {*w, s};
     int best = w->choice;
     float least = INFINITY;
     if (set_bias(w))
         return best;
     for (int i = 0; i < TIMED_ROUNDS * w->r->choices; i++) {
-        t.asked.choice = i % w->r->choices;
-        bool runs = !w->r->choice[t.asked.choice].failed && try_choice(&t);
+        t.product.choice = i % w->r->choices;
+        bool runs = !w->r->choice[t.product.choice].failed && try_choice(&t);
         float ms = runs ? cuda_time(unit, lane, TIMED_RUNS, try_choice, &t) : INFINITY;
         if (ms < least) {
             least = ms;
-            best = t.asked.choice;
+            best = t.product.choice;
         }
     }
     return best;
@@ -370,7 +370,7 @@ static struct cuda_range range_of(const char *data, int64_t lines, int64_t lengt
 enum { RANGES = 6 };
 
 // Lists the memory that a product accesses. Returns the number of ranges.
-static int list_ranges(const struct asked *w, const struct lt_key *k, struct cuda_range *range) {
+static int list_ranges(const struct queued *w, const struct lt_key *k, struct cuda_range *range) {
     const struct lt_memory *m = &w->m;
     int64_t item = (int64_t)zl_dtype_size((zl_dtype)k->dtype), out = (int64_t)zl_dtype_size((zl_dtype)k->out);
     bool a_transposed = k->transposed & 1, b_transposed = k->transposed & 2;
@@ -395,7 +395,7 @@ bool lt_multiply(int unit, int lane, struct lt_product *r, const struct lt_key *
                  const struct lt_memory *m) {
     struct unit *u = &units[unit];
     struct cuda_device *d = cuda_device(unit);
-    struct asked w = {u, &u->lane[lane], r, *m, r->best, k->dtype};
+    struct queued w = {u, &u->lane[lane], r, *m, r->best, k->dtype};
     bool is_big = 2.0 * (double)k->m * (double)k->n * (double)k->k * (double)k->batch >= TIMED_LEAST;
     if (!d)
         return false;
@@ -407,7 +407,7 @@ bool lt_multiply(int unit, int lane, struct lt_product *r, const struct lt_key *
     }
     counter_add(COUNTER_LAUNCHES, 1);
     struct cuda_range range[RANGES];
-    struct cuda_asked asked = {multiply_asked, "cublasLtMatmul",          &w,
-                               sizeof w,       list_ranges(&w, k, range), range};
-    return cuda_queue_work(unit, lane, &asked);
+    struct cuda_library_work work = {multiply_queued, "cublasLtMatmul",          &w,
+                                     sizeof w,        list_ranges(&w, k, range), range};
+    return cuda_queue_work(unit, lane, &work);
 }

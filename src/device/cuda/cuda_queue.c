@@ -236,8 +236,8 @@ static struct cuda_command launch_of(const struct kernel_function *f, int64_t gr
 }
 
 // Records a command, or, if it is not to be recorded, submits the list and then the command.
-static bool ask(struct queue *q, cuda_stream s, const struct cuda_command *c, bool written, const char *data,
-                const struct cuda_range *range) {
+static bool enqueue(struct queue *q, cuda_stream s, const struct cuda_command *c, bool written,
+                    const char *data, const struct cuda_range *range) {
     if (!written) {
         flush(q, s);
         return give(q, s, c, data);
@@ -269,7 +269,7 @@ bool cuda_queue_launch(int unit, int lane, const struct kernel_function *f, int6
     bool written = is_written(q);
     if (written)
         c.ranges = list_ranges(arguments, argument, range);
-    bool good = ask(q, d->stream[lane], &c, written, data, range);
+    bool good = enqueue(q, d->stream[lane], &c, written, data, range);
     lock_give(&q->lock);
     return good;
 }
@@ -279,33 +279,33 @@ static bool work_is_written(const struct queue *q) {
     return is_written(q) && q->works < STEADY && q->hot->fresh[q->works] < CHANGES;
 }
 
-static bool ask_for_work(int unit, int lane, const struct cuda_asked *asked) {
+static bool enqueue_work(int unit, int lane, const struct cuda_library_work *work) {
     struct cuda_device *d = cuda_device(unit);
     struct queue *q = &queues[unit][lane];
-    struct cuda_command c = {.run = asked->run,
-                             .name = asked->name,
-                             .bytes = (int32_t)asked->bytes,
-                             .ranges = asked->ranges,
+    struct cuda_command c = {.run = work->run,
+                             .name = work->name,
+                             .bytes = (int32_t)work->bytes,
+                             .ranges = work->ranges,
                              .work = profile_work};
     if (!d)
         return false;
     lock_take(&q->lock);
-    bool good = ask(q, d->stream[lane], &c, work_is_written(q), asked->data, asked->range);
+    bool good = enqueue(q, d->stream[lane], &c, work_is_written(q), work->data, work->range);
     q->works += is_written(q);
     lock_give(&q->lock);
     return good;
 }
 
-bool cuda_queue_work(int unit, int lane, const struct cuda_asked *asked) {
+bool cuda_queue_work(int unit, int lane, const struct cuda_library_work *work) {
     if (!profile_is_on())
-        return ask_for_work(unit, lane, asked);
+        return enqueue_work(unit, lane, work);
     struct profile_record r;
-    cuda_profile_record(unit, lane, asked->name, &r);
-    for (int i = 0; i < asked->ranges; i++)
-        *(asked->range[i].is_written ? &r.written : &r.read) +=
-            (float)(asked->range[i].end - asked->range[i].begin);
+    cuda_profile_record(unit, lane, work->name, &r);
+    for (int i = 0; i < work->ranges; i++)
+        *(work->range[i].is_written ? &r.written : &r.read) +=
+            (float)(work->range[i].end - work->range[i].begin);
     struct profile_work before = profile_open_launch(&r, false);
-    bool good = ask_for_work(unit, lane, asked);
+    bool good = enqueue_work(unit, lane, work);
     profile_close_launch(&r, NULL, before);
     return good;
 }

@@ -34,7 +34,7 @@ struct cuda_range {
 // Work of a library: run(data, stream) enqueues it on that stream and returns 0 for success. `data` is
 // copied. Two calls with the same run and the same bytes of data have to do the same work.
 typedef int cuda_work(const void *data, cuda_stream s);
-struct cuda_asked {
+struct cuda_library_work {
     cuda_work *run;
     const char *name; // for messages
     const void *data;
@@ -43,7 +43,7 @@ struct cuda_asked {
     const struct cuda_range *range;
 };
 // Enqueues such work, or records it. Returns false, with an error, if it fails.
-bool cuda_queue_work(int unit, int lane, const struct cuda_asked *asked);
+bool cuda_queue_work(int unit, int lane, const struct cuda_library_work *work);
 
 // Enqueues what was recorded, which has to precede any other use of the lane's stream. It keeps an error for
 // cuda_queue_good().

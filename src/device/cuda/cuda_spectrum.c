@@ -14,7 +14,7 @@ struct singular {
     char *left, *right; // where cuSOLVER writes its vectors
 };
 
-static bool ask_svd(struct singular *v) {
+static bool query_svd(struct singular *v) {
     struct solving *s = &v->s;
     size_t work = 0, host = 0;
     signed char how = v->vectors ? 'A' : 'N';
@@ -57,7 +57,7 @@ enum kernel_taken cuda_svd(const struct kernel_place *p, const struct call *c) {
         .vectors = call_args(c)[0], .is_wide = n >= m, .high = MAX_OF(m, n), .wide = MIN_OF(m, n)};
     zl_dtype dtype = (zl_dtype)x->dtype;
     int failed = 0;
-    bool ready = solving_open(&v.s, p, c, !v.is_wide) && place_vectors(&v) && ask_svd(&v);
+    bool ready = solving_open(&v.s, p, c, !v.is_wide) && place_vectors(&v) && query_svd(&v);
     for (int64_t i = 0; ready && !failed && i < v.s.batch; i++)
         failed = find_values(&v, i);
     if (ready && !failed && v.vectors && !v.is_wide)
@@ -68,7 +68,7 @@ enum kernel_taken cuda_svd(const struct kernel_place *p, const struct call *c) {
 
 // Symmetric matrices ----------------------------------------------------------------------------------------
 
-static bool ask_eigh(struct solving *s, bool vectors, int uplo) {
+static bool query_eigh(struct solving *s, bool vectors, int uplo) {
     size_t work = 0, host = 0;
     int failed = solver_api()->cusolverDnXsyevd_bufferSize(s->s, s->parameters, vectors, uplo, s->n, s->type,
                                                            s->a, s->n, s->real, solving_output(s, 0, 0),
@@ -80,7 +80,7 @@ enum kernel_taken cuda_eigh(const struct kernel_place *p, const struct call *c) 
     struct solving s;
     bool vectors = call_args(c)[1];
     int failed = 0, uplo = call_args(c)[0] ? SOLVER_UPPER : SOLVER_LOWER;
-    bool ready = solving_open(&s, p, c, true) && ask_eigh(&s, vectors, uplo);
+    bool ready = solving_open(&s, p, c, true) && query_eigh(&s, vectors, uplo);
     for (int64_t i = 0; ready && !failed && i < s.batch; i++)
         failed = solver_api()->cusolverDnXsyevd(s.s, s.parameters, vectors, uplo, s.n, s.type,
                                                 solving_matrix(&s, i), s.n, s.real, solving_output(&s, 0, i),

@@ -91,7 +91,7 @@ static bool is_taken(const struct hlo_program *p, int result) {
 // Returns the first result of the same form as the argument whose memory no other argument provides, or -1.
 static int find_result(const struct hlo_program *p, const struct hlo_argument *a) {
     for (int i = 0; i < p->results; i++)
-        if (buffer_form_lies_alike(p->result[i].form, a->form) && !is_taken(p, i))
+        if (buffer_form_same_layout(p->result[i].form, a->form) && !is_taken(p, i))
             return i;
     return -1;
 }

@@ -41,16 +41,16 @@ static struct hlo_tensor as_rows(struct hlo_module *m, struct hlo_tensor x, int6
     return hlo_reshape(m, x, 4, dim);
 }
 
-// Replaces scores (B, N, T, S) that a boolean or causal mask hides by another number.
-static struct hlo_tensor hide(struct hlo_module *m, const struct attention *a, const struct hlo_tensor *in,
-                              struct hlo_tensor scores, double hidden) {
-    struct hlo_tensor number = hlo_number(m, ZL_FLOAT32, hidden);
+// Replaces scores (B, N, T, S) that a boolean or causal mask excludes by another number.
+static struct hlo_tensor mask_out(struct hlo_module *m, const struct attention *a,
+                                  const struct hlo_tensor *in, struct hlo_tensor scores, double masked) {
+    struct hlo_tensor number = hlo_number(m, ZL_FLOAT32, masked);
     if (a->mask && in[3].dtype == ZL_BOOL)
         scores = hlo_choose(m, in[3], scores, number);
     return a->causal ? hlo_choose(m, causal(m, &scores), scores, number) : scores;
 }
 
-static struct hlo_tensor turned(struct hlo_module *m, struct hlo_tensor x) {
+static struct hlo_tensor transposed(struct hlo_module *m, struct hlo_tensor x) {
     return hlo_transpose(m, x, (const int64_t[]){0, 1, 3, 2});
 }
 
@@ -58,9 +58,9 @@ static struct hlo_tensor scores_of(struct hlo_module *m, const struct attention 
                                    const struct hlo_tensor *in) {
     struct hlo_tensor q = in[0], k = in[1], rows = as_rows(m, q, k.dim[1]);
     int64_t dim[] = {q.dim[0], q.dim[1], q.dim[2], k.dim[2]};
-    struct hlo_tensor s = hlo_multiply(m, rows, turned(m, k), ZL_FLOAT32);
+    struct hlo_tensor s = hlo_multiply(m, rows, transposed(m, k), ZL_FLOAT32);
     s = hlo_binary(m, TILE_MUL, hlo_reshape(m, s, 4, dim), hlo_number(m, ZL_FLOAT32, a->scale));
-    s = hide(m, a, in, s, -FLT_MAX);
+    s = mask_out(m, a, in, s, -FLT_MAX);
     return a->mask && in[3].dtype != ZL_BOOL ? hlo_binary(m, TILE_ADD, s, hlo_cast(m, in[3], ZL_FLOAT32)) : s;
 }
 
@@ -111,13 +111,13 @@ bool hlo_attention_vjp(struct hlo_module *m, const struct call *c, const struct 
     struct hlo_tensor p = hlo_binary(m, TILE_DIV, less_exp(m, scores_of(m, &a, in), most), sum);
     struct hlo_tensor less = reduce_last(m, TILE_ADD, hlo_binary(m, TILE_MUL, g, y));
     struct hlo_tensor g_rows = as_rows(m, g, heads),
-                      slope = hlo_multiply(m, g_rows, turned(m, wide[2]), ZL_FLOAT32);
-    slope = hlo_binary(m, TILE_SUB, hlo_reshape(m, slope, 4, p.dim), less);
-    slope = hide(m, &a, in, hlo_binary(m, TILE_MUL, p, slope), 0);
-    slope = as_rows(m, hlo_binary(m, TILE_MUL, slope, hlo_number(m, ZL_FLOAT32, a.scale)), heads);
-    out[0] = hlo_multiply(m, slope, wide[1], ZL_FLOAT32);
-    out[1] = hlo_multiply(m, turned(m, slope), as_rows(m, wide[0], heads), ZL_FLOAT32);
-    out[2] = hlo_multiply(m, turned(m, as_rows(m, p, heads)), g_rows, ZL_FLOAT32);
+                      dscores = hlo_multiply(m, g_rows, transposed(m, wide[2]), ZL_FLOAT32);
+    dscores = hlo_binary(m, TILE_SUB, hlo_reshape(m, dscores, 4, p.dim), less);
+    dscores = mask_out(m, &a, in, hlo_binary(m, TILE_MUL, p, dscores), 0);
+    dscores = as_rows(m, hlo_binary(m, TILE_MUL, dscores, hlo_number(m, ZL_FLOAT32, a.scale)), heads);
+    out[0] = hlo_multiply(m, dscores, wide[1], ZL_FLOAT32);
+    out[1] = hlo_multiply(m, transposed(m, dscores), as_rows(m, wide[0], heads), ZL_FLOAT32);
+    out[2] = hlo_multiply(m, transposed(m, as_rows(m, p, heads)), g_rows, ZL_FLOAT32);
     for (int i = 0; i < 3; i++)
         out[i] = hlo_cast(m, hlo_reshape(m, out[i], 4, in[i].dim), in[i].dtype);
     if (a.sinks) {

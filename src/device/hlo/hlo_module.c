@@ -174,30 +174,30 @@ static int find_argument(struct hlo_module *m, zl_array x, struct buffer_form *f
     return p->arguments++;
 }
 
-// Returns the tensor of an argument. If no sizes vary, its spare room is sliced off.
+// Returns the tensor of an argument. If no sizes vary, what is spare up to its bound is sliced off.
 static struct hlo_tensor argument_tensor(struct hlo_module *m, const struct buffer_form *form, int name) {
     struct hlo_tensor y = hlo_type((zl_dtype)form->dtype, form->ndim, form->dim);
-    int axis = form->room.axis;
+    int axis = form->bound.axis;
     if (axis >= 0)
-        y.dim[axis] = form->room.size;
+        y.dim[axis] = form->bound.size;
     y.name = name;
     if (axis >= 0 && m->sizes.varied)
         y.real[axis] = hlo_word(m, ZL_INT32, (uint64_t)form->dim[axis]).name + 1;
     return axis >= 0 && !m->sizes.varied ? hlo_cut(m, y, axis, 0, form->dim[axis]) : y;
 }
 
-// Chooses the axis that gets spare room, for an array that only the host has, so that the text does not
-// depend on its size.
-static struct form_room room_for(struct hlo_module *m, zl_array x, int ndim, const int64_t *dim) {
+// Chooses the axis that gets a bound above its size, for an array that only the host has, so that the text
+// does not depend on its size.
+static struct form_bound bound_for(struct hlo_module *m, zl_array x, int ndim, const int64_t *dim) {
     uint64_t varies = hlo_sizes_of(&m->sizes, x);
-    struct form_room none = {.axis = -1};
+    struct form_bound none = {.axis = -1};
     if (!varies || !shape_equal(ndim, dim, x->ndim, x->dim) || x->offset || !x->storage->data ||
         atomic_load_explicit(&x->storage->replica, memory_order_acquire) ||
         !shape_is_row_major(x->ndim, x->dim, array_stride(x)))
         return none;
     int axis = __builtin_ctzll(varies);
     bool is_alone = varies == 1ull << axis;
-    return is_alone && x->dim[axis] > 1 ? (struct form_room){axis, hlo_step(x->dim[axis])} : none;
+    return is_alone && x->dim[axis] > 1 ? (struct form_bound){axis, hlo_step(x->dim[axis])} : none;
 }
 
 // Returns the base of an array from outside of the segment, as an argument.
@@ -211,12 +211,12 @@ static struct hlo_tensor argument(struct hlo_module *m, zl_array x, int input) {
                    array_text(x));
         return hlo_like(x);
     }
-    struct form_room room = {.axis = -1};
+    struct form_bound bound = {.axis = -1};
     if (!is_foreseen) {
-        ndim = device_form(m->device, m->unit, x, &dtype, dim, &room);
-        room = room.axis < 0 ? room_for(m, x, ndim, dim) : room;
+        ndim = device_form(m->device, m->unit, x, &dtype, dim, &bound);
+        bound = bound.axis < 0 ? bound_for(m, x, ndim, dim) : bound;
     }
-    int at = find_argument(m, x, buffer_form_new(dtype, ndim, dim, room));
+    int at = find_argument(m, x, buffer_form_new(dtype, ndim, dim, bound));
     struct value *v = at >= 0 && add_source(m, at, input) ? add_value(m, x) : NULL;
     if (!v) {
         m->writer.failed = true;
@@ -573,16 +573,16 @@ static bool add_result(struct hlo_module *m, int call, int output, struct hlo_te
         return false;
     *last = v->has_base ? v->base : in_memory_order(m, x, v->tensor);
     struct hlo_tensor y = *last;
-    struct form_room room = {.axis = -1};
+    struct form_bound bound = {.axis = -1};
     for (int i = 0; i < y.ndim; i++) {
         if (!y.real[i])
             continue;
-        if (room.axis >= 0 || y.ndim != x->ndim || !shape_is_row_major(x->ndim, x->dim, array_stride(x)))
+        if (bound.axis >= 0 || y.ndim != x->ndim || !shape_is_row_major(x->ndim, x->dim, array_stride(x)))
             return hlo_refuse(m, "a result of which more than a size varies, or that is transposed");
-        room = (struct form_room){i, y.dim[i]};
+        bound = (struct form_bound){i, y.dim[i]};
         y.dim[i] = x->dim[i];
     }
-    struct buffer_form *form = buffer_form_new(y.dtype, y.ndim, y.dim, room);
+    struct buffer_form *form = buffer_form_new(y.dtype, y.ndim, y.dim, bound);
     p->result[p->results++] = (struct hlo_result){call, output, form};
     return form;
 }
@@ -636,8 +636,8 @@ static bool finish(struct hlo_module *m, const struct text *types) {
     for (int i = 0; i < p->arguments; i++) {
         const struct buffer_form *form = p->argument[i].form;
         struct hlo_tensor x = hlo_type((zl_dtype)form->dtype, form->ndim, form->dim);
-        if (form->room.axis >= 0)
-            x.dim[form->room.axis] = form->room.size;
+        if (form->bound.axis >= 0)
+            x.dim[form->bound.axis] = form->bound.size;
         x.name = p->argument[i].name;
         hlo_add(m, i ? ", %v: %t" : "%v: %t", &x, &x);
         if (p->argument[i].result >= 0)

@@ -57,12 +57,12 @@ static struct hlo_tensor multiply_dense(struct hlo_module *m, struct hlo_tensor 
 
 // Returns x with zeros appended to an axis of size 1, if products of the target need more elements along it.
 static struct hlo_tensor widen(struct hlo_module *m, struct hlo_tensor x, int axis) {
-    int64_t none[HLO_RANK] = {0}, behind[HLO_RANK] = {0},
+    int64_t none[HLO_RANK] = {0}, high[HLO_RANK] = {0},
             more = hlo_writer(m)->target.least_lines - x.dim[axis];
-    behind[axis] = more;
+    high[axis] = more;
     return x.dim[axis] != 1 || more <= 0 || hlo_is_bounded(&x)
                ? x
-               : hlo_pad(m, x, hlo_number(m, x.dtype, 0), none, behind, none);
+               : hlo_pad(m, x, hlo_number(m, x.dtype, 0), none, high, none);
 }
 
 struct hlo_tensor hlo_multiply(struct hlo_module *m, struct hlo_tensor a, struct hlo_tensor b,

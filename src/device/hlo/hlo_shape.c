@@ -22,11 +22,11 @@ bool hlo_arange(struct hlo_module *m, const struct call *c, const struct hlo_ten
 // are written. A word of the program holds the real size.
 static struct hlo_tensor join_bounded(struct hlo_module *m, zl_array y, int parts, struct hlo_tensor *part,
                                       const int64_t *size, int axis) {
-    int64_t none[HLO_RANK] = {0}, behind[HLO_RANK] = {0}, room = hlo_step(y->dim[axis]), at = size[0];
+    int64_t none[HLO_RANK] = {0}, high[HLO_RANK] = {0}, room = hlo_step(y->dim[axis]), at = size[0];
     struct hlo_tensor x = part[0], start[HLO_RANK];
     hlo_writer(m)->bounded_ok++;
-    behind[axis] = room - x.dim[axis];
-    x = behind[axis] ? hlo_pad(m, x, hlo_number(m, x.dtype, 0), none, behind, none) : x;
+    high[axis] = room - x.dim[axis];
+    x = high[axis] ? hlo_pad(m, x, hlo_number(m, x.dtype, 0), none, high, none) : x;
     for (int i = 1; i < parts; at += size[i++]) {
         for (int k = 0; k < x.ndim; k++)
             start[k] = k == axis ? hlo_word(m, ZL_INT32, (uint64_t)at) : hlo_number(m, ZL_INT32, 0);
@@ -80,7 +80,7 @@ bool hlo_divmod(struct hlo_module *m, const struct call *c, const struct hlo_ten
 
 // Random bits -----------------------------------------------------------------------------------------------
 
-static struct hlo_tensor turn(struct hlo_module *m, struct hlo_tensor x, int by) {
+static struct hlo_tensor rotate(struct hlo_module *m, struct hlo_tensor x, int by) {
     struct hlo_tensor left = hlo_binary(m, TILE_SHL, x, hlo_number(m, ZL_UINT32, by));
     return hlo_binary(m, TILE_OR, left, hlo_binary(m, TILE_SHR, x, hlo_number(m, ZL_UINT32, 32 - by)));
 }
@@ -88,7 +88,7 @@ static struct hlo_tensor turn(struct hlo_module *m, struct hlo_tensor x, int by)
 // Threefry-2x32 with 20 rounds, as op/threefry.h has it, of keys (n, 1) and counters (1, pairs).
 static void threefry(struct hlo_module *m, const struct hlo_tensor *key, struct hlo_tensor *x,
                      struct hlo_tensor *y) {
-    static const int turns[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+    static const int rotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
     struct hlo_tensor k[3] = {key[0], key[1], hlo_binary(m, TILE_XOR, key[0], key[1])};
     k[2] = hlo_binary(m, TILE_XOR, k[2], hlo_number(m, ZL_UINT32, 0x1bd11bda));
     *x = hlo_binary(m, TILE_ADD, *x, k[0]);
@@ -96,7 +96,7 @@ static void threefry(struct hlo_module *m, const struct hlo_tensor *key, struct 
     for (int i = 0; i < 5; i++) {
         for (int r = 0; r < 4; r++) {
             *x = hlo_binary(m, TILE_ADD, *x, *y);
-            *y = hlo_binary(m, TILE_XOR, turn(m, *y, turns[i % 2][r]), *x);
+            *y = hlo_binary(m, TILE_XOR, rotate(m, *y, rotations[i % 2][r]), *x);
         }
         *x = hlo_binary(m, TILE_ADD, *x, k[(i + 1) % 3]);
         *y = hlo_binary(m, TILE_ADD, hlo_binary(m, TILE_ADD, *y, k[(i + 2) % 3]),

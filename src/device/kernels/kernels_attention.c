@@ -7,7 +7,7 @@
 
 enum { LANES = 32, VIEWS = 5, VIEWS_MOST = 8 }; // each of LANES threads has every 32nd column
 enum kind { FORWARD, OF_QUERIES, OF_KEYS };
-enum { NO_MASK, MASK_OF_TRUTHS, MASK_ADDED }; // the values of MASKED in the kernels
+enum { NO_MASK, MASK_OF_BOOLS, MASK_ADDED }; // the values of MASKED in the kernels
 
 // Writes the offset of a view and its strides, which are 0 along axes of size 1.
 static void lay_out(int64_t *out, zl_array x) {
@@ -27,7 +27,7 @@ static bool launch(const struct kernel_place *p, const struct attention *a, enum
                                                                              : MAX_OF(q[3], v[3]);
     int views = kind == FORWARD ? VIEWS : VIEWS_MOST;
     int32_t causal = a->causal, dtype = a->q->dtype, is_of_keys = kind == OF_KEYS;
-    int32_t masked = !a->mask ? NO_MASK : a->mask->dtype == ZL_BOOL ? MASK_OF_TRUTHS : MASK_ADDED;
+    int32_t masked = !a->mask ? NO_MASK : a->mask->dtype == ZL_BOOL ? MASK_OF_BOOLS : MASK_ADDED;
     float scale = (float)a->scale;
     struct kernel_work w;
     work_open(&w, p, "attention");
@@ -53,7 +53,7 @@ static bool launch(const struct kernel_place *p, const struct attention *a, enum
             ? "ITEM=%t,MASK=%t,COLUMNS=%d,MASKED=%d,SINKS=%d,INDEX=i%b,BITS=%b"
             : "ITEM=%t,MASK=%t,COLUMNS=%d,MASKED=%d,SINKS=%d,INDEX=i%b,BITS=%b,REST=%t,OF_KEYS=%d",
         7,
-        (const int32_t[]){dtype, masked == MASK_OF_TRUTHS ? ZL_BOOL : dtype,
+        (const int32_t[]){dtype, masked == MASK_OF_BOOLS ? ZL_BOOL : dtype,
                           (int32_t)((columns + LANES - 1) / LANES), masked, a->sinks && !is_of_keys,
                           is_of_keys ? dtype : ZL_FLOAT32, is_of_keys});
 }

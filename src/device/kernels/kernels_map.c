@@ -49,7 +49,7 @@ static bool outputs_lie_alike(struct map_group *m) {
         zl_array out = fuse_output(g, i);
         if (!fuse_is_output(g, i))
             continue;
-        if (m->first && !shape_lies_alike(g->ndim, g->dim, array_stride(out), array_stride(m->first)))
+        if (m->first && !shape_same_layout(g->ndim, g->dim, array_stride(out), array_stride(m->first)))
             return false;
         m->first = m->first ? m->first : out;
     }

@@ -146,7 +146,7 @@ static struct side side_of(const struct kernel_place *p, zl_array x, union scala
 
 static bool copy_out(const struct kernel_place *p, struct recipe r, zl_array x, void *to) {
     union scalar room;
-    OP_ROOM(int64_t, stride, x->ndim);
+    OP_TEMP(int64_t, stride, x->ndim);
     if (!stride)
         return false;
     shape_row_major(x->ndim, x->dim, stride);
@@ -166,7 +166,7 @@ bool kernel_stretch_out(const struct kernel_place *p, zl_array x, int ndim, cons
     union scalar room;
     struct side from = side_of(p, x, &room);
     int added = ndim - x->ndim;
-    OP_ROOM(int64_t, stride, 2 * (int64_t)ndim);
+    OP_TEMP(int64_t, stride, 2 * (int64_t)ndim);
     if (!stride)
         return false;
     shape_row_major(ndim, dim, stride);
@@ -233,7 +233,7 @@ bool kernel_slice_update(const struct kernel_place *p, const struct call *c) {
     zl_array y = call_first(c), update = c->in[1];
     const int64_t *start = call_args(c) + 1, *stop = start + y->ndim, *step = stop + y->ndim;
     union scalar room;
-    OP_ROOM(int64_t, stride, y->ndim);
+    OP_TEMP(int64_t, stride, y->ndim);
     struct side to = side_of(p, y, NULL);
     if (!stride || !kernel_copy_input(p, c))
         return false;

@@ -117,7 +117,7 @@ bool pjrt_pin(int unit, void *pages, size_t bytes);
 void pjrt_unpin(int unit, void *pages);
 // Takes over the event of an execution that was enqueued on the unit, for which pjrt_wait waits. Sets no
 // error: a failure shows when the results are read.
-void pjrt_asked(int unit, struct pjrt_event *done);
+void pjrt_add_execution(int unit, struct pjrt_event *done);
 // Implement the entries of struct device with these names.
 bool pjrt_record(int unit, int lane, int place);
 bool pjrt_wait(int unit, int lane, int place);

@@ -149,13 +149,13 @@ static struct hlo_program *render(int count, const zl_array *outputs, const stru
 // What came of it -------------------------------------------------------------------------------------------
 
 static bool read_memory(struct pjrt_compiled *executable, zl_ahead_program *out) {
-    PJRT_CALL(Executable_GetCompiledMemoryStats, ask, .executable = executable);
-    if (!ask_ok)
+    PJRT_CALL(Executable_GetCompiledMemoryStats, query, .executable = executable);
+    if (!query_ok)
         return false;
-    out->code_bytes = ask.a.code;
-    out->argument_bytes = ask.a.argument;
-    out->result_bytes = ask.a.output;
-    out->temporary_bytes = ask.a.temporary;
+    out->code_bytes = query.a.code;
+    out->argument_bytes = query.a.argument;
+    out->result_bytes = query.a.output;
+    out->temporary_bytes = query.a.temporary;
     return true;
 }
 
@@ -166,9 +166,9 @@ static bool has_name(const struct pjrt_named_value *v, const char *name) {
 // Reads the plugin's cost analysis, if it has one; values that it does not give stay 0.
 static void read_costs(struct pjrt_compiled *executable, zl_ahead_program *out) {
     bool had_error = zl_error();
-    PJRT_CALL(Executable_GetCostAnalysis, ask, .executable = executable);
-    for (size_t i = 0; ask_ok && i < ask.a.count; i++) {
-        const struct pjrt_named_value *v = &ask.a.properties[i];
+    PJRT_CALL(Executable_GetCostAnalysis, query, .executable = executable);
+    for (size_t i = 0; query_ok && i < query.a.count; i++) {
+        const struct pjrt_named_value *v = &query.a.properties[i];
         double value = v->type == PJRT_VALUE_FLOAT ? fmax(0, (double)v->real) : 0; // negative values mean
                                                                                    // unknown
         if (has_name(v, "flops"))

@@ -57,7 +57,7 @@ static void *put(int unit, const struct buffer_form *form, const void *from) {
 
 // Makes a buffer; the spare room of a form is filled with zeros.
 void *pjrt_put(int unit, const struct buffer_form *form, const void *from) {
-    if (form->room.axis < 0)
+    if (form->bound.axis < 0)
         return put(unit, form, from);
     void *all = memory_alloc(buffer_form_bytes(form));
     if (!all)
@@ -84,7 +84,7 @@ static bool get(void *buffer, const struct buffer_form *form, void *to) {
 
 bool pjrt_get(int unit, void *buffer, const struct buffer_form *form, void *to) {
     (void)unit;
-    if (form->room.axis < 0)
+    if (form->bound.axis < 0)
         return get(buffer, form, to);
     void *all = memory_alloc(buffer_form_bytes(form));
     bool ok = all && get(buffer, form, all);
@@ -134,60 +134,60 @@ static struct {
     int events, cap;
     uint64_t done;          // the number of executions before the first of them
     uint64_t place[PLACES]; // for each mark, the number of executions before it
-} asked[UNITS];
+} submitted[UNITS];
 
 ZL_AT_LOAD {
     for (int i = 0; i < UNITS; i++)
-        pthread_mutex_init(&asked[i].lock, NULL);
+        pthread_mutex_init(&submitted[i].lock, NULL);
 }
 
 // Waits for the oldest execution and forgets it. Under the unit's lock.
 static bool wait_for_first(int unit) {
-    struct pjrt_event *event = asked[unit].event[0];
-    asked[unit].events--;
-    asked[unit].done++;
-    for (int i = 0; i < asked[unit].events; i++)
-        asked[unit].event[i] = asked[unit].event[i + 1];
+    struct pjrt_event *event = submitted[unit].event[0];
+    submitted[unit].events--;
+    submitted[unit].done++;
+    for (int i = 0; i < submitted[unit].events; i++)
+        submitted[unit].event[i] = submitted[unit].event[i + 1];
     return await(event);
 }
 
 static bool is_ready(struct pjrt_event *event) {
-    PJRT_CALL(Event_IsReady, ask, .event = event);
-    return ask_ok && ask.a.is_ready;
+    PJRT_CALL(Event_IsReady, query, .event = event);
+    return query_ok && query.a.is_ready;
 }
 
 // Adds the event of an execution. A failed execution is reported when its buffers are read.
-void pjrt_asked(int unit, struct pjrt_event *done) {
+void pjrt_add_execution(int unit, struct pjrt_event *done) {
     bool had_error = zl_error();
-    pthread_mutex_lock(&asked[unit].lock);
-    while (asked[unit].events && is_ready(asked[unit].event[0]))
+    pthread_mutex_lock(&submitted[unit].lock);
+    while (submitted[unit].events && is_ready(submitted[unit].event[0]))
         wait_for_first(unit);
-    if (memory_grow(&asked[unit].event, &asked[unit].cap, asked[unit].events + 1,
+    if (memory_grow(&submitted[unit].event, &submitted[unit].cap, submitted[unit].events + 1,
                     sizeof(struct pjrt_event *))) {
-        asked[unit].event[asked[unit].events++] = done;
+        submitted[unit].event[submitted[unit].events++] = done;
     } else {
         await(done);
-        asked[unit].done++;
+        submitted[unit].done++;
     }
-    pthread_mutex_unlock(&asked[unit].lock);
+    pthread_mutex_unlock(&submitted[unit].lock);
     if (!had_error)
         zl_clear_error();
 }
 
 bool pjrt_record(int unit, int lane, int place) {
     (void)lane;
-    pthread_mutex_lock(&asked[unit].lock);
-    asked[unit].place[place] = asked[unit].done + (uint64_t)asked[unit].events;
-    pthread_mutex_unlock(&asked[unit].lock);
+    pthread_mutex_lock(&submitted[unit].lock);
+    submitted[unit].place[place] = submitted[unit].done + (uint64_t)submitted[unit].events;
+    pthread_mutex_unlock(&submitted[unit].lock);
     return true;
 }
 
 bool pjrt_wait(int unit, int lane, int place) {
     bool ok = true;
     (void)lane;
-    pthread_mutex_lock(&asked[unit].lock);
-    while (asked[unit].events && asked[unit].done < asked[unit].place[place])
+    pthread_mutex_lock(&submitted[unit].lock);
+    while (submitted[unit].events && submitted[unit].done < submitted[unit].place[place])
         ok &= wait_for_first(unit);
-    pthread_mutex_unlock(&asked[unit].lock);
+    pthread_mutex_unlock(&submitted[unit].lock);
     return ok;
 }

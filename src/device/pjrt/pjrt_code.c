@@ -231,73 +231,73 @@ static struct pjrt_code *keep(const struct hlo_program *hlo, struct pjrt_executa
 
 // In the background -----------------------------------------------------------------------------------------
 
-enum { BEHIND_MOST = 16 }; // the most compilations at once
+enum { BACKGROUND_MOST = 16 }; // the most compilations at once
 
 // A text that a thread compiles. The entry exists until `codes` has the result.
-struct behind {
-    struct behind *next;
+struct compilation {
+    struct compilation *next;
     struct hlo_program hlo; // only its text
 };
 
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t ended;
-    struct behind *first;
+    struct compilation *first;
     int count;
     pid_t process; // the threads do not exist in a forked process
-} behind = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
+} background = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
 
 // Returns the link to the entry that compiles the text; the link is NULL if none does. Under its lock.
-static struct behind **find_behind(const struct hlo_program *hlo) {
-    struct behind **link = &behind.first;
+static struct compilation **find_compilation(const struct hlo_program *hlo) {
+    struct compilation **link = &background.first;
     while (*link && ((*link)->hlo.bytes != hlo->bytes ||
                      memcmp((*link)->hlo.text, hlo->text, (size_t)hlo->bytes) != 0))
         link = &(*link)->next;
     return link;
 }
 
-static void free_behind(struct behind *b) {
+static void free_compilation(struct compilation *b) {
     memory_free(b->hlo.text);
     memory_free(b);
 }
 
-static void end_behind(struct behind *b) {
-    pthread_mutex_lock(&behind.lock);
-    *find_behind(&b->hlo) = b->next;
-    behind.count--;
-    pthread_cond_broadcast(&behind.ended);
-    pthread_mutex_unlock(&behind.lock);
-    free_behind(b);
+static void end_compilation(struct compilation *b) {
+    pthread_mutex_lock(&background.lock);
+    *find_compilation(&b->hlo) = b->next;
+    background.count--;
+    pthread_cond_broadcast(&background.ended);
+    pthread_mutex_unlock(&background.lock);
+    free_compilation(b);
 }
 
 // Compiles in the background. An error is dropped here: it recurs, and is reported, when the program runs.
-static void *compile_behind(void *data) {
-    struct behind *b = data;
+static void *compile_in_background(void *data) {
+    struct compilation *b = data;
     struct pjrt_executable *executable = find_or_compile(&b->hlo);
     pjrt_code_release(executable ? keep(&b->hlo, executable) : NULL);
     zl_clear_error();
-    end_behind(b);
+    end_compilation(b);
     return NULL;
 }
 
 // Waits for background compilation at exit: the plugin must not be torn down while it compiles.
-static void await_all_behind(void) {
-    if (getpid() != behind.process)
+static void await_all_compilations(void) {
+    if (getpid() != background.process)
         return;
-    pthread_mutex_lock(&behind.lock);
-    while (behind.count)
-        pthread_cond_wait(&behind.ended, &behind.lock);
-    pthread_mutex_unlock(&behind.lock);
+    pthread_mutex_lock(&background.lock);
+    while (background.count)
+        pthread_cond_wait(&background.ended, &background.lock);
+    pthread_mutex_unlock(&background.lock);
 }
 
 static void at_end(void) {
-    behind.process = getpid();
-    atexit(await_all_behind);
+    background.process = getpid();
+    atexit(await_all_compilations);
 }
 
-static bool start_behind(struct behind *b) {
+static bool start_compilation(struct compilation *b) {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, compile_behind, b) != 0)
+    if (pthread_create(&thread, NULL, compile_in_background, b) != 0)
         return false;
     pthread_detach(thread);
     return true;
@@ -308,36 +308,36 @@ void pjrt_code_begin(const struct hlo_program *hlo) {
     pthread_once(&once, at_end);
     struct pjrt_code *known = find(hlo);
     bool had_error = zl_error();
-    struct behind *b = known ? NULL : memory_zero(sizeof *b);
+    struct compilation *b = known ? NULL : memory_zero(sizeof *b);
     pjrt_code_release(known);
     if (!b)
         return;
     b->hlo = (struct hlo_program){.text = memory_copy_text(hlo->text), .bytes = hlo->bytes};
-    pthread_mutex_lock(&behind.lock);
-    bool begins = b->hlo.text && behind.count < BEHIND_MOST && !*find_behind(&b->hlo);
+    pthread_mutex_lock(&background.lock);
+    bool begins = b->hlo.text && background.count < BACKGROUND_MOST && !*find_compilation(&b->hlo);
     if (begins) {
-        b->next = behind.first;
-        behind.first = b;
-        behind.count++;
+        b->next = background.first;
+        background.first = b;
+        background.count++;
     }
-    pthread_mutex_unlock(&behind.lock);
+    pthread_mutex_unlock(&background.lock);
     if (!begins)
-        free_behind(b);
-    else if (!start_behind(b))
-        end_behind(b);
+        free_compilation(b);
+    else if (!start_compilation(b))
+        end_compilation(b);
     if (!had_error)
         zl_clear_error();
 }
 
-static void await_behind(const struct hlo_program *hlo) {
-    pthread_mutex_lock(&behind.lock);
-    while (*find_behind(hlo))
-        pthread_cond_wait(&behind.ended, &behind.lock);
-    pthread_mutex_unlock(&behind.lock);
+static void await_compilation(const struct hlo_program *hlo) {
+    pthread_mutex_lock(&background.lock);
+    while (*find_compilation(hlo))
+        pthread_cond_wait(&background.ended, &background.lock);
+    pthread_mutex_unlock(&background.lock);
 }
 
 struct pjrt_code *pjrt_code(const struct hlo_program *hlo) {
-    await_behind(hlo);
+    await_compilation(hlo);
     struct pjrt_code *c = find(hlo);
     struct pjrt_executable *executable = c ? NULL : find_or_compile(hlo);
     return executable ? keep(hlo, executable) : c;

@@ -183,7 +183,7 @@ struct execution {
 static bool put_words(struct execution *e) {
     const struct hlo_program *h = e->hlo;
     struct buffer_form *form =
-        buffer_form_new(ZL_UINT32, 1, (int64_t[]){h->words}, (struct form_room){.axis = -1});
+        buffer_form_new(ZL_UINT32, 1, (int64_t[]){h->words}, (struct form_bound){.axis = -1});
     uint32_t *word = memory_alloc(sizeof *word * (size_t)h->words);
     if (word)
         memcpy(word, h->word, sizeof *word * (size_t)h->words);
@@ -231,7 +231,7 @@ static bool execute(struct execution *e, struct pjrt_executable *executable) {
         pjrt_profile_close(&timed, executable, run_ok);
     counter_add(COUNTER_LAUNCHES, run_ok);
     if (run_ok)
-        pjrt_asked(e->unit, done);
+        pjrt_add_execution(e->unit, done);
     return run_ok;
 }
 

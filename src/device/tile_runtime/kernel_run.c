@@ -477,7 +477,7 @@ static bool run_once(zl_kernel k, const struct kernel_form *form, int count, con
 }
 
 // What a run returns: only results, the seconds of one of many runs, or a report.
-struct asked {
+struct request {
     int repeats;
     double *seconds;
     zl_device_c_report *report;
@@ -493,14 +493,14 @@ static bool report_run(const struct kernel_form *k, void *const *address, const 
 }
 
 static bool run_checked(zl_kernel k, const struct kernel_form *form, int count,
-                        const zl_kernel_buffer *buffer, struct sizes *b, const struct asked *asked) {
+                        const zl_kernel_buffer *buffer, struct sizes *b, const struct request *request) {
     void **address = memory_zero(sizeof *address * (size_t)(count + 1));
     for (int i = 0; address && i < count; i++)
         address[i] = buffer[i].data;
     bool done =
-        address && (asked->report    ? report_run(form, address, b->value, asked->report)
-                    : asked->repeats ? time_run(form, address, b->value, asked->repeats, asked->seconds)
-                                     : run_once(k, form, count, buffer, address, b->value));
+        address && (request->report    ? report_run(form, address, b->value, request->report)
+                    : request->repeats ? time_run(form, address, b->value, request->repeats, request->seconds)
+                                       : run_once(k, form, count, buffer, address, b->value));
     memory_free(address);
     return done;
 }
@@ -518,18 +518,18 @@ static void sizes_close(struct sizes *b) {
 }
 
 static bool check_and_run(zl_kernel k, const struct kernel_driver *driver, int count,
-                          const zl_kernel_buffer *buffer, const struct asked *asked) {
+                          const zl_kernel_buffer *buffer, const struct request *request) {
     struct sizes b;
     bool fits = sizes_open(&b, k->kernel) && check_arguments(&b, count, buffer) &&
                 tile_sizes_check(k->sizes, b.value);
     struct kernel_form *form = fits ? choose_form(k, driver, buffer) : NULL;
-    bool done = form && run_checked(k, form, count, buffer, &b, asked);
+    bool done = form && run_checked(k, form, count, buffer, &b, request);
     sizes_close(&b);
     return done;
 }
 
 bool zl_kernel_run(zl_kernel k, int count, const zl_kernel_buffer *buffer) {
-    return is_compiled(k, "zl_kernel_run") && check_and_run(k, NULL, count, buffer, &(struct asked){0});
+    return is_compiled(k, "zl_kernel_run") && check_and_run(k, NULL, count, buffer, &(struct request){0});
 }
 
 bool zl_kernel_is_modelled(const char *target) {
@@ -547,13 +547,13 @@ bool zl_kernel_time(zl_kernel k, int count, const zl_kernel_buffer *buffer, int 
         return error_false(ZL_ERROR_VALUE,
                            "zl_kernel_time: %d repeats; at least one, and a place for the seconds", repeats);
     return is_compiled(k, "zl_kernel_time") &&
-           check_and_run(k, NULL, count, buffer, &(struct asked){.repeats = repeats, .seconds = seconds});
+           check_and_run(k, NULL, count, buffer, &(struct request){.repeats = repeats, .seconds = seconds});
 }
 
 bool zl_kernel_report(zl_kernel k, int count, const zl_kernel_buffer *buffer, zl_device_c_report *report) {
     *report = (zl_device_c_report){0};
     return is_compiled(k, "zl_kernel_report") &&
-           check_and_run(k, NULL, count, buffer, &(struct asked){.report = report});
+           check_and_run(k, NULL, count, buffer, &(struct request){.report = report});
 }
 
 // Arrays ----------------------------------------------------------------------------------------------------
@@ -677,7 +677,7 @@ static bool call(zl_kernel k, int inputs, const zl_array *in, int outputs, zl_ar
         zl_scope scope = zl_scope_begin_on(stream);
         ready = set_inputs(k->kernel, inputs, in, d, buffer) && bind_inputs(&b, inputs, buffer) &&
                 make_outputs(&b, d, inputs, outputs, out, buffer) && wait_for_lanes(d) &&
-                check_and_run(k, driver, inputs + outputs, buffer, &(struct asked){0});
+                check_and_run(k, driver, inputs + outputs, buffer, &(struct request){0});
         zl_scope_end(scope);
     }
     for (int i = 0; !(stream && ready) && i < outputs; i++) {

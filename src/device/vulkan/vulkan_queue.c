@@ -528,8 +528,8 @@ bool vulkan_write(struct vulkan_device *d, void *to, const void *from, size_t by
 
 // Enqueues a copy from the device to the read-back buffer and submits it. Returns the batch's value on the
 // timeline; 0 and an error.
-static uint64_t ask_back(struct vulkan_device *d, struct queue *q, const char *from, uint64_t bytes,
-                         uint64_t at) {
+static uint64_t enqueue_read(struct vulkan_device *d, struct queue *q, const char *from, uint64_t bytes,
+                             uint64_t at) {
     lock_take(&q->lock);
     bool good = begin(d, q) && copy(d, q, from, bytes, true, at) && submit(d, q);
     uint64_t value = good ? q->submitted : 0;
@@ -546,8 +546,8 @@ static bool read_back(struct vulkan_device *d, struct queue *q, char *to, const 
     for (size_t at = 0; at < bytes + PIECE; at += PIECE) {
         int half = (int)(at / PIECE % 2);
         size_t before = at - PIECE;
-        if (at < bytes && !(value[half] = ask_back(d, q, from + at, MIN_OF((size_t)PIECE, bytes - at),
-                                                   (uint64_t)half * PIECE)))
+        if (at < bytes && !(value[half] = enqueue_read(d, q, from + at, MIN_OF((size_t)PIECE, bytes - at),
+                                                       (uint64_t)half * PIECE)))
             return false;
         if (at && !wait_for(d, q, value[!half]))
             return false;

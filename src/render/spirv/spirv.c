@@ -204,14 +204,14 @@ static void function(struct spirv_program *p, const struct tile_stmt *grid, cons
     spirv_id column = spirv_part(p, group, 0), row = spirv_part(p, group, 1);
     spirv_id block = spirv_op(p, SPIRV_IAdd, column, spirv_op_by(p, SPIRV_IMul, row, SPIRV_ROW));
     spirv_id groups = spirv_argument(p, spirv_u32(p, (uint32_t)p->layout.groups / 4));
-    spirv_id then = spirv_new(&p->m), behind = spirv_new(&p->m);
-    spirv_choose(&p->m, spirv_test(p, SPIRV_ULessThan, block, groups), then, behind, behind);
+    spirv_id then = spirv_new(&p->m), merge = spirv_new(&p->m);
+    spirv_choose(&p->m, spirv_test(p, SPIRV_ULessThan, block, groups), then, merge, merge);
     spirv_label(&p->m, then);
     body(p, grid, block);
     if (p->exchange.is_known &&
         p->shared > p->target->group->most_shared + TARGET_EXCHANGED * TARGET_EXCHANGERS)
         spirv_fail(p, "matrices leave too little shared memory for the kernel", "");
-    spirv_label(&p->m, behind);
+    spirv_label(&p->m, merge);
     spirv_function_close(&p->m, 0);
     text_add(&name, "%s_%d", symbol, at);
     if (name.failed)

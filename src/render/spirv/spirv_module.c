@@ -199,9 +199,8 @@ void spirv_branch_if(struct spirv_module *m, spirv_id truth, spirv_id then, spir
     m->function->label = 0;
 }
 
-void spirv_choose(struct spirv_module *m, spirv_id truth, spirv_id then, spirv_id otherwise,
-                  spirv_id behind) {
-    spirv_do(m, SPIRV_SelectionMerge, behind, 0);
+void spirv_choose(struct spirv_module *m, spirv_id truth, spirv_id then, spirv_id otherwise, spirv_id merge) {
+    spirv_do(m, SPIRV_SelectionMerge, merge, 0);
     spirv_branch_if(m, truth, then, otherwise);
 }
 

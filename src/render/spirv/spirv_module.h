@@ -218,9 +218,9 @@ void spirv_label(struct spirv_module *m, spirv_id label);
 void spirv_branch(struct spirv_module *m, spirv_id label);
 // Ends the block with a conditional branch.
 void spirv_branch_if(struct spirv_module *m, spirv_id truth, spirv_id then, spirv_id otherwise);
-// Ends the block with a selection: a conditional branch whose two sides meet at the label `behind`, which the
+// Ends the block with a selection: a conditional branch whose two sides meet at the label `merge`, which the
 // caller places after them.
-void spirv_choose(struct spirv_module *m, spirv_id truth, spirv_id then, spirv_id otherwise, spirv_id behind);
+void spirv_choose(struct spirv_module *m, spirv_id truth, spirv_id then, spirv_id otherwise, spirv_id merge);
 
 // Begins a function, inside the open one if there is one, and its first block. `result` is its type (0:
 // void), type has those of the parameters, whose ids are stored to `parameter`. The caller keeps f until the

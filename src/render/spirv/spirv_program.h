@@ -74,7 +74,7 @@ struct spirv_program {
     spirv_id block;              // the variable with all other arguments
     spirv_id built_in[SPIRV_BUILT_INS]; // variables
     spirv_id thread, lane;       // numbers of the thread in its group and subgroup
-    spirv_id behind_loop;        // the label to which a break goes
+    spirv_id loop_merge;         // the label to which a break goes
     spirv_id helper[SPIRV_HELPERS]; // functions
     int64_t shared;                 // bytes of the group's memory that were declared so far
     struct spirv_memory exchange;   // memory of the group through which matrices become registers
@@ -253,9 +253,9 @@ void spirv_block_of(struct spirv_program *p, const struct tile_stmt *body);
 // The labels of a loop. Its test has a block of its own; then come its body and, after the label `next`, the
 // code that leads to the next iteration.
 struct spirv_loop {
-    spirv_id head, test, body, next, behind, outer; // outer: the label to which breaks went before
+    spirv_id head, test, body, next, merge, outer; // outer: the label to which breaks went before
 };
-// Begins a loop and its test. A break inside it goes to `behind`.
+// Begins a loop and its test. A break inside it goes to `merge`.
 struct spirv_loop spirv_open_loop(struct spirv_program *p, bool is_unrolled);
 // Ends the test and begins the body, which runs while goes_on is true.
 void spirv_test_loop(struct spirv_program *p, const struct spirv_loop *l, spirv_id goes_on);

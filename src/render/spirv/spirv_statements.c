@@ -14,54 +14,54 @@ static void compute_all(struct spirv_program *p, const struct tile_stmt *s) {
 static spirv_id open_if(struct spirv_program *p, spirv_id truth) {
     if (!truth)
         return 0;
-    spirv_id then = spirv_new(&p->m), behind = spirv_new(&p->m);
-    spirv_choose(&p->m, truth, then, behind, behind);
+    spirv_id then = spirv_new(&p->m), merge = spirv_new(&p->m);
+    spirv_choose(&p->m, truth, then, merge, merge);
     spirv_label(&p->m, then);
-    return behind;
+    return merge;
 }
 
-static void close_if(struct spirv_program *p, spirv_id behind) {
-    if (behind)
-        spirv_label(&p->m, behind);
+static void close_if(struct spirv_program *p, spirv_id merge) {
+    if (merge)
+        spirv_label(&p->m, merge);
 }
 
 static void choose(struct spirv_program *p, const struct tile_stmt *s) {
     spirv_nodes(p, 1, &s->mask);
-    spirv_id then = spirv_new(&p->m), other = spirv_new(&p->m), behind = spirv_new(&p->m);
-    spirv_choose(&p->m, spirv_of(p, s->mask), then, s->other ? other : behind, behind);
+    spirv_id then = spirv_new(&p->m), other = spirv_new(&p->m), merge = spirv_new(&p->m);
+    spirv_choose(&p->m, spirv_of(p, s->mask), then, s->other ? other : merge, merge);
     spirv_label(&p->m, then);
     spirv_block_of(p, s->body);
-    spirv_branch(&p->m, behind);
+    spirv_branch(&p->m, merge);
     if (s->other) {
         spirv_label(&p->m, other);
         spirv_block_of(p, s->other);
     }
-    spirv_label(&p->m, behind);
+    spirv_label(&p->m, merge);
 }
 
 // Loops -----------------------------------------------------------------------------------------------------
 
 struct spirv_loop spirv_open_loop(struct spirv_program *p, bool is_unrolled) {
-    struct spirv_loop l = {.outer = p->behind_loop};
-    for (spirv_id *id = &l.head; id <= &l.behind; id++)
+    struct spirv_loop l = {.outer = p->loop_merge};
+    for (spirv_id *id = &l.head; id <= &l.merge; id++)
         *id = spirv_new(&p->m);
     spirv_label(&p->m, l.head);
-    spirv_do(&p->m, SPIRV_LoopMerge, l.behind, l.next, is_unrolled);
+    spirv_do(&p->m, SPIRV_LoopMerge, l.merge, l.next, is_unrolled);
     spirv_branch(&p->m, l.test);
     spirv_label(&p->m, l.test);
-    p->behind_loop = l.behind;
+    p->loop_merge = l.merge;
     return l;
 }
 
 void spirv_test_loop(struct spirv_program *p, const struct spirv_loop *l, spirv_id goes_on) {
-    spirv_branch_if(&p->m, goes_on, l->body, l->behind);
+    spirv_branch_if(&p->m, goes_on, l->body, l->merge);
     spirv_label(&p->m, l->body);
 }
 
 void spirv_close_loop(struct spirv_program *p, const struct spirv_loop *l) {
     spirv_branch(&p->m, l->head);
-    spirv_label(&p->m, l->behind);
-    p->behind_loop = l->outer;
+    spirv_label(&p->m, l->merge);
+    p->loop_merge = l->outer;
 }
 
 static spirv_id is_inside(struct spirv_program *p, const struct tile_stmt *s, spirv_id at, spirv_id end,
@@ -142,14 +142,14 @@ static void store_complex(struct spirv_program *p, const struct tile_stmt *s) {
 
 static void store(struct spirv_program *p, const struct tile_stmt *s) {
     compute_all(p, s);
-    spirv_id behind = open_if(p, s->mask ? spirv_of(p, s->mask) : 0);
+    spirv_id merge = open_if(p, s->mask ? spirv_of(p, s->mask) : 0);
     if (tile_type_is_complex(s->value->type))
         store_complex(p, s);
     else {
         spirv_id to = spirv_place(p, s->buffer, s->index, -1);
         spirv_write(p, s->buffer, to, spirv_to_bits(p, s->value->type, spirv_of(p, s->value)));
     }
-    close_if(p, behind);
+    close_if(p, merge);
 }
 
 static void assign(struct spirv_program *p, const struct tile_name *name, spirv_id value) {
@@ -243,7 +243,7 @@ static void atomic(struct spirv_program *p, const struct tile_stmt *s) {
     compute_all(p, s);
     if (s->old && s->mask)
         assign(p, s->old, spirv_constant_of(p, s->old->type, 0));
-    spirv_id behind = open_if(p, s->mask ? spirv_of(p, s->mask) : 0), value = spirv_of(p, s->value), old;
+    spirv_id merge = open_if(p, s->mask ? spirv_of(p, s->mask) : 0), value = spirv_of(p, s->value), old;
     enum spirv_word word = atomic_word(s->combine, a.type);
     a.word = spirv_uint(&p->m, a.type.bits == 64 ? 64 : 32);
     if (a.type.bits == 64)
@@ -256,7 +256,7 @@ static void atomic(struct spirv_program *p, const struct tile_stmt *s) {
         old = exchange(p, &a, value);
     if (s->old)
         assign(p, s->old, old);
-    close_if(p, behind);
+    close_if(p, merge);
 }
 
 // A barrier orders accesses to memory that threads exchange, and to no other memory: if it orders any
@@ -299,11 +299,11 @@ static void shuffle(struct spirv_program *p, const struct tile_stmt *s) {
 // barriers.
 static void assertion(struct spirv_program *p, const struct tile_stmt *s) {
     spirv_nodes(p, 1, &s->mask);
-    spirv_id behind = open_if(p, spirv_not(p, spirv_of(p, s->mask))), word = spirv_uint(&p->m, 32);
+    spirv_id merge = open_if(p, spirv_not(p, spirv_of(p, s->mask))), word = spirv_uint(&p->m, 32);
     spirv_id status = spirv_status(p), scope = spirv_scope(p, &p->memory[p->kernel->buffers]);
     spirv_id none = spirv_u32(p, 0), line = spirv_u32(p, (uint32_t)MAX_OF(s->place.line, 1));
     spirv_value(&p->m, SPIRV_AtomicCompareExchange, word, status, scope, none, none, line, none);
-    close_if(p, behind);
+    close_if(p, merge);
 }
 
 static void one(struct spirv_program *p, const struct tile_stmt *s) {
@@ -319,7 +319,7 @@ static void one(struct spirv_program *p, const struct tile_stmt *s) {
     case TILE_FOR: repeat(p, s); return;
     case TILE_WHILE: repeat_while(p, s); return;
     case TILE_IF: choose(p, s); return;
-    case TILE_BREAK: spirv_branch(&p->m, p->behind_loop); return;
+    case TILE_BREAK: spirv_branch(&p->m, p->loop_merge); return;
     case TILE_COPY:
     case TILE_FILL: copy(p, s); return;
     case TILE_ATOMIC: atomic(p, s); return;

@@ -99,16 +99,16 @@ static bool compute_rare(struct spirv_program *p, expr e) {
     compute(p, e->arg[2]);
     if (rare->op == TILE_CONST || p->node[rare->id].seen == p->stamp)
         return false;
-    spirv_id then = spirv_new(&p->m), behind = spirv_new(&p->m), from = p->m.function->label,
+    spirv_id then = spirv_new(&p->m), merge = spirv_new(&p->m), from = p->m.function->label,
              common = spirv_of(p, e->arg[2]);
-    spirv_choose(&p->m, spirv_of(p, e->arg[0]), then, behind, behind);
+    spirv_choose(&p->m, spirv_of(p, e->arg[0]), then, merge, merge);
     spirv_label(&p->m, then);
     p->depth++;
     compute(p, rare);
     spirv_id value = spirv_of(p, rare), last = p->m.function->label;
     p->depth--;
     forget(p, rare);
-    spirv_label(&p->m, behind);
+    spirv_label(&p->m, merge);
     p->node[e->id].id = spirv_value(&p->m, SPIRV_Phi, spirv_type(p, e->type), common, from, value, last);
     return true;
 }

@@ -48,7 +48,7 @@ static const struct gemm_kernel *plain_kernel(zl_dtype dtype, int64_t cols) {
     return best;
 }
 
-// Returns whether `soften_half` packs weights for this kernel.
+// Returns whether `exp_sum_bf16` packs weights for this kernel.
 static bool takes_half(const struct gemm_kernel *k) {
 #if defined(__x86_64__)
     return k->unit == 2 && !k->flip;
@@ -59,7 +59,7 @@ static bool takes_half(const struct gemm_kernel *k) {
 
 static const struct gemm_kernel *half_kernel(void) {
     const struct gemm_kernel *k;
-    for (int i = 0; cpu_attention_code()->soften_half && (k = gemm_kernel_at(i)); i++)
+    for (int i = 0; cpu_attention_code()->exp_sum_bf16 && (k = gemm_kernel_at(i)); i++)
         if (k->dtype == ZL_BFLOAT16 && takes_half(k) && gemm_can_run(k))
             return k;
     return NULL;
@@ -120,7 +120,7 @@ bool cpu_attention_open(struct attend *a, const struct attention *from) {
     cpu_attention_input(a, &a->v, from->v, 2, 1);
     if (from->mask) {
         cpu_attention_input(a, &a->mask, from->mask, 3, share);
-        a->hides = from->mask->dtype == ZL_BOOL;
+        a->is_bool_mask = from->mask->dtype == ZL_BOOL;
         a->mask.lines = q[2]; // also where the mask is broadcast
         a->mask.cols = a->keys;
         if (from->mask->dim[3] == 1)
@@ -271,19 +271,19 @@ void cpu_attention_multiply(const struct attend *a, int64_t lines, int64_t k, in
 
 // Masks -----------------------------------------------------------------------------------------------------
 
-void cpu_attention_hide_later(const struct attend *a, int64_t first, int64_t count, int64_t key, int64_t keys,
-                              float hidden, float *scores) {
+void cpu_attention_mask_causal(const struct attend *a, int64_t first, int64_t count, int64_t key,
+                               int64_t keys, float masked, float *scores) {
     const int cols = a->kernel->cols;
     for (int64_t i = 0; i < count; i++)
         for (int64_t j = MAX_OF(attention_seen(a, first + i) - key, 0); j < keys; j++)
-            scores[j * cols + i] = hidden;
+            scores[j * cols + i] = masked;
 }
 
 void cpu_attention_mask(const struct attend *a, int64_t b, int64_t m, int64_t first, int64_t count,
                         int64_t key, int64_t keys, float *room, float *scores) {
     const int cols = a->kernel->cols;
     if (a->causal)
-        cpu_attention_hide_later(a, first, count, key, keys, HIDDEN, scores);
+        cpu_attention_mask_causal(a, first, count, key, keys, MASKED, scores);
     if (!a->mask.data)
         return;
     float *mask = room + cols * keys;
@@ -294,15 +294,15 @@ void cpu_attention_mask(const struct attend *a, int64_t b, int64_t m, int64_t fi
                  room + i * keys);
     cpu_transpose(sizeof(float), (char *)mask, cols * (int64_t)sizeof(float), (const char *)room,
                   keys * (int64_t)sizeof(float), keys, cols);
-    (a->hides ? a->code->hide : a->code->add)(scores, mask, cols * keys);
+    (a->is_bool_mask ? a->code->mask_out : a->code->add)(scores, mask, cols * keys);
 }
 
 void cpu_attention_mask_row(const struct attend *a, int64_t b, int64_t m, int64_t row, int64_t key,
                             int64_t keys, float *room, float *scores) {
     for (int64_t j = MAX_OF(attention_seen(a, row) - key, 0); j < keys; j++)
-        scores[j] = HIDDEN;
+        scores[j] = MASKED;
     if (!a->mask.data)
         return;
     read_row(&a->mask, attention_row(&a->mask, b, m, row) + key * a->mask.stride[3], keys, room);
-    (a->hides ? a->code->hide : a->code->add)(scores, room, keys);
+    (a->is_bool_mask ? a->code->mask_out : a->code->add)(scores, room, keys);
 }

@@ -15,7 +15,7 @@
 #include "op/ops.h"
 
 enum { HALF_COLS = 12, FOUR = 4 };
-#define HIDDEN (-FLT_MAX) // the score of a key that a query does not see
+#define MASKED (-FLT_MAX) // the score of a key that a query does not see
 
 // Returns the least multiple of unit that is not less than count.
 static inline int64_t attention_round(int64_t count, int64_t unit) {
@@ -46,33 +46,35 @@ struct attention_code {
     // Raises most[c] to the largest score of column c, and multiplies sum[c] by factor[c], which is exp(scale
     // * (old most - new most)). The caller must multiply everything else that it computed with the old `most`
     // by factor. Returns whether any factor is not 1.
-    bool (*rise)(const float *scores, int64_t keys, int64_t cols, float scale, float *most, float *sum,
-                 float *factor);
+    bool (*raise_max)(const float *scores, int64_t keys, int64_t cols, float scale, float *most, float *sum,
+                      float *factor);
     // Replaces scores by exp(scale * (score - most)), and adds these to sum. room has space for as many
     // numbers as there are scores.
-    void (*soften)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum,
-                   float *room);
+    void (*exp_sum)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum,
+                    float *room);
     // Does the same, but writes the weights to `to` as a bf16 panel for a kernel that cpu_attention_kernel
     // returned, and destroys the scores. NULL: no bf16 kernel is supported.
-    void (*soften_half)(float *scores, int64_t keys, const struct gemm_kernel *u, float scale,
-                        const float *most, float *sum, float *room, char *to);
+    void (*exp_sum_bf16)(float *scores, int64_t keys, const struct gemm_kernel *u, float scale,
+                         const float *most, float *sum, float *room, char *to);
     // Replaces scores by 2^(score - top), and adds these to sum. top is a whole number that no score exceeds
-    // in magnitude, so that the largest score need not be known. Hidden scores are ATTENTION_NONE(top), and
+    // in magnitude, so that the largest score need not be known. Masked scores are ATTENTION_NONE(top), and
     // their weights become 0.
     void (*power)(float *scores, int64_t keys, int64_t cols, float top, float *sum);
     // Returns the largest sum of squares of rows that are `row` floats apart; NaN if any of the sums is NaN.
     float (*longest)(const float *rows, int64_t row, int64_t count, int64_t cols);
-    // Does what rise and soften do, for one row of contiguous scores that are already scaled.
-    bool (*soften_row)(float *scores, int64_t keys, float *most, float *sum, float *factor);
-    // `weigh` replaces scores by weights, exp(score - most) * inverse, and slopes, the cotangents of the
-    // weights, by the cotangents of the scores, which are weight * (slope - less). `slope` does only the
-    // latter.
-    void (*weigh)(float *scores, float *slopes, int64_t keys, int64_t cols, const float *most,
+    // Does what raise_max and exp_sum do, for one row of contiguous scores that are already scaled.
+    bool (*softmax_row)(float *scores, int64_t keys, float *most, float *sum, float *factor);
+    // `weigh` replaces scores by weights, exp(score - most) * inverse, and dscores, which holds the
+    // cotangents of the weights, by those of the scores, which are weight * (cotangent - less).
+    // `softmax_vjp` does only the latter.
+    void (*weigh)(float *scores, float *dscores, int64_t keys, int64_t cols, const float *most,
                   const float *inverse, const float *less);
-    void (*slope)(const float *weights, float *slopes, int64_t keys, int64_t cols, const float *less);
-    // Apply a mask to scores, element by element: `add` adds it, `hide` sets scores to HIDDEN where it is 0.
+    void (*softmax_vjp)(const float *weights, float *dscores, int64_t keys, int64_t cols,
+                        const float *less);
+    // Apply a mask to scores, element by element: `add` adds it, `mask_out` sets scores to MASKED where it is
+    // 0.
     void (*add)(float *scores, const float *mask, int64_t count);
-    void (*hide)(float *scores, const float *mask, int64_t count);
+    void (*mask_out)(float *scores, const float *mask, int64_t count);
     void (*scale)(float *x, int64_t count, float factor);
     void (*scale_cols)(float *x, int64_t rows, int64_t cols, const float *factor); // factor[c] for column c
     // `dots` computes the dot product of x with each of count rows, which are `row` floats apart. `add_rows`
@@ -101,7 +103,7 @@ struct attend {
     const struct attention_code *code;
     const struct gemm_kernel *kernel;     // used for all products
     struct attention_input q, k, v, mask; // mask.data: NULL if there is no mask
-    bool hides;                           // the mask is of bool, and hides keys instead of adding to scores
+    bool is_bool_mask;                    // the mask excludes keys instead of adding to scores
     bool causal;
     float scale;
     float *sinks; // one per head, for each batch element or for all; to be freed; NULL: none
@@ -184,10 +186,10 @@ void cpu_attention_pack_cols(const struct attend *a, const struct attention_inpu
 void cpu_attention_multiply(const struct attend *a, int64_t lines, int64_t k, int64_t length,
                             const char *panels, const char *panel, float *c, bool add);
 
-// Sets the scores of keys that a query does not see because of the causal mask to `hidden`, in a panel of
+// Sets the scores of keys that a query does not see because of the causal mask to `masked`, in a panel of
 // count queries from `first` on. The first row of scores is that of key `key`.
-void cpu_attention_hide_later(const struct attend *a, int64_t first, int64_t count, int64_t key, int64_t keys,
-                              float hidden, float *scores);
+void cpu_attention_mask_causal(const struct attend *a, int64_t first, int64_t count, int64_t key,
+                               int64_t keys, float masked, float *scores);
 // Applies the causal mask and the mask, if there are any, to the scores of a panel of count queries with
 // `keys` keys from `key` on. room has space for 2 * cols rows of `keys` numbers.
 void cpu_attention_mask(const struct attend *a, int64_t b, int64_t m, int64_t first, int64_t count,
@@ -199,13 +201,13 @@ void cpu_attention_mask_row(const struct attend *a, int64_t b, int64_t m, int64_
 
 // attention_neon.c: members of struct attention_code, for HALF_COLS columns and keys in multiples of four.
 
-// Does what soften does.
-void cpu_attention_soften_neon(float *scores, int64_t keys, float scale, const float *most, float *sum,
-                               float *room);
+// Does what exp_sum does.
+void cpu_attention_exp_sum_neon(float *scores, int64_t keys, float scale, const float *most, float *sum,
+                                float *room);
 // Does what power does.
 void cpu_attention_power_neon(float *scores, int64_t keys, float top, float *sum);
-// Does what soften_half does.
-void cpu_attention_soften_half(float *scores, int64_t keys, const struct gemm_kernel *u, float scale,
-                               const float *most, float *sum, float *room, char *to);
+// Does what exp_sum_bf16 does.
+void cpu_attention_exp_sum_bf16(float *scores, int64_t keys, const struct gemm_kernel *u, float scale,
+                                const float *most, float *sum, float *room, char *to);
 
 #endif

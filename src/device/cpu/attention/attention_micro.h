@@ -63,7 +63,7 @@ INNER VECTOR CODE(exp)(VECTOR x) {
         }                                       \
     }
 
-INNER void CODE(rise_strip)(int vectors, const float *scores, int64_t keys, int64_t cols, VECTOR *top) {
+INNER void CODE(max_strip)(int vectors, const float *scores, int64_t keys, int64_t cols, VECTOR *top) {
     VECTOR most[3][4];
     int64_t j = 0;
     EACH(vectors) most[v][0] = most[v][1] = most[v][2] = most[v][3] = GIVEN(scores + v * LANES);
@@ -77,13 +77,13 @@ INNER void CODE(rise_strip)(int vectors, const float *scores, int64_t keys, int6
     top[v] = CODE(larger)(CODE(larger)(most[v][0], most[v][1]), CODE(larger)(most[v][2], most[v][3]));
 }
 
-OUTER bool CODE(rise)(const float *scores, int64_t keys, int64_t cols, float scale, float *most, float *sum,
-                      float *factor) {
+OUTER bool CODE(raise_max)(const float *scores, int64_t keys, int64_t cols, float scale, float *most,
+                           float *sum, float *factor) {
     GEMM_CONTRACT
     VECTOR top[GEMM_COLS_MOST / LANES];
     WHOLE changed = {0};
-#define RISE(vectors) CODE(rise_strip)(vectors, scores + c, keys, cols, top + c / LANES)
-    STRIPS(c, cols, RISE)
+#define RAISE_MAX(vectors) CODE(max_strip)(vectors, scores + c, keys, cols, top + c / LANES)
+    STRIPS(c, cols, RAISE_MAX)
     for (int64_t c = 0; c < cols; c += LANES) {
         VECTOR before = GIVEN(most + c), after = CODE(larger)(top[c / LANES], before);
         VECTOR by = CODE(exp)((before - after) * scale);
@@ -98,8 +98,8 @@ OUTER bool CODE(rise)(const float *scores, int64_t keys, int64_t cols, float sca
     return any;
 }
 
-INNER void CODE(soften_strip)(int vectors, float *scores, int64_t keys, int64_t cols, float scale,
-                              const float *most, float *sum) {
+INNER void CODE(exp_sum_strip)(int vectors, float *scores, int64_t keys, int64_t cols, float scale,
+                               const float *most, float *sum) {
     GEMM_CONTRACT
     VECTOR top[3], total[3];
     EACH(vectors) top[v] = GIVEN(most + v * LANES), total[v] = GIVEN(sum + v * LANES);
@@ -112,17 +112,17 @@ INNER void CODE(soften_strip)(int vectors, float *scores, int64_t keys, int64_t 
     EACH(vectors) AT(sum + v * LANES) = total[v];
 }
 
-OUTER void CODE(soften)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum,
-                        float *room) {
+OUTER void CODE(exp_sum)(float *scores, int64_t keys, int64_t cols, float scale, const float *most,
+                         float *sum, float *room) {
 #if defined(__aarch64__)
     if (cols == 12 && keys % 4 == 0) {
-        cpu_attention_soften_neon(scores, keys, scale, most, sum, room);
+        cpu_attention_exp_sum_neon(scores, keys, scale, most, sum, room);
         return;
     }
 #endif
     (void)room;
-#define SOFTEN(vectors) CODE(soften_strip)(vectors, scores + c, keys, cols, scale, most + c, sum + c)
-    STRIPS(c, cols, SOFTEN)
+#define EXP_SUM(vectors) CODE(exp_sum_strip)(vectors, scores + c, keys, cols, scale, most + c, sum + c)
+    STRIPS(c, cols, EXP_SUM)
 }
 
 INNER void CODE(power_strip)(int vectors, float *scores, int64_t keys, int64_t cols, float top, float *sum) {
@@ -150,7 +150,7 @@ OUTER void CODE(power)(float *scores, int64_t keys, int64_t cols, float top, flo
 }
 
 #if defined(__aarch64__)
-#define SOFTEN_HALF cpu_attention_soften_half
+#define EXP_SUM_BF16 cpu_attention_exp_sum_bf16
 #elif CODE_BYTES == 64
 // Computes the weights of some vectors of columns, two keys at a time: the weights of a column for both keys
 // become a pair of bf16 numbers of the panel.
@@ -175,23 +175,23 @@ INNER CODE_PAIRS_TARGET void CODE(pairs_strip)(int vectors, const float *scores,
     EACH(vectors) AT(sum + v * LANES) = total[v];
 }
 
-static CODE_PAIRS_TARGET GEMM_FUSED void CODE(soften_half)(float *scores, int64_t keys,
-                                                           const struct gemm_kernel *u, float scale,
-                                                           const float *most, float *sum, float *room,
-                                                           char *to) {
+static CODE_PAIRS_TARGET GEMM_FUSED void CODE(exp_sum_bf16)(float *scores, int64_t keys,
+                                                            const struct gemm_kernel *u, float scale,
+                                                            const float *most, float *sum, float *room,
+                                                            char *to) {
     const int64_t part = u->b_cols ? u->b_cols : u->cols, row = 2 * part * 2; // bytes per pair of keys
     (void)room;
     for (int64_t c = 0; c < u->cols; c += LANES)
         CODE(pairs_strip)(1, scores + c, keys, u->cols, scale, most + c, sum + c,
                           to + c / part * part * keys * 2 + c % part * 4, row);
 }
-#define SOFTEN_HALF CODE(soften_half)
+#define EXP_SUM_BF16 CODE(exp_sum_bf16)
 #else
-#define SOFTEN_HALF NULL
+#define EXP_SUM_BF16 NULL
 #endif
 
 // Scores that do not fill a vector are padded with numbers whose exponential is 0.
-OUTER bool CODE(soften_row)(float *scores, int64_t keys, float *most, float *sum, float *factor) {
+OUTER bool CODE(softmax_row)(float *scores, int64_t keys, float *most, float *sum, float *factor) {
     GEMM_CONTRACT
     float before = *most, after = before;
     int64_t whole = keys / LANES * LANES;
@@ -207,7 +207,7 @@ OUTER bool CODE(soften_row)(float *scores, int64_t keys, float *most, float *sum
         AT(scores + j) = e;
         total += e;
     }
-    VECTOR rest = (VECTOR){0} + HIDDEN * 2;
+    VECTOR rest = (VECTOR){0} + MASKED * 2;
     for (int64_t j = whole; j < keys; j++)
         rest[j - whole] = scores[j] - after;
     rest = CODE(exp)(rest);
@@ -222,40 +222,41 @@ OUTER bool CODE(soften_row)(float *scores, int64_t keys, float *most, float *sum
     return after != before;
 }
 
-INNER void CODE(weigh_strip)(int vectors, float *scores, float *slopes, int64_t keys, int64_t cols,
+INNER void CODE(weigh_strip)(int vectors, float *scores, float *dscores, int64_t keys, int64_t cols,
                              const float *most, const float *inverse, const float *less) {
     GEMM_CONTRACT
     VECTOR top[3], by[3], minus[3];
     EACH(vectors)
     top[v] = GIVEN(most + v * LANES),
     by[v] = GIVEN(inverse + v * LANES), minus[v] = GIVEN(less + v * LANES);
-    for (int64_t j = 0; j < keys; j++, scores += cols, slopes += cols)
+    for (int64_t j = 0; j < keys; j++, scores += cols, dscores += cols)
         EACH(vectors) {
             VECTOR s = GIVEN(scores + v * LANES), p = CODE(exp)(s - top[v]) * by[v];
             AT(scores + v * LANES) = p;
-            AT(slopes + v * LANES) =
-                (VECTOR)((WHOLE)(p * (GIVEN(slopes + v * LANES) - minus[v])) & (s != HIDDEN));
+            AT(dscores + v * LANES) =
+                (VECTOR)((WHOLE)(p * (GIVEN(dscores + v * LANES) - minus[v])) & (s != MASKED));
         }
 }
 
-OUTER void CODE(weigh)(float *scores, float *slopes, int64_t keys, int64_t cols, const float *most,
+OUTER void CODE(weigh)(float *scores, float *dscores, int64_t keys, int64_t cols, const float *most,
                        const float *inverse, const float *less){
 #define WEIGH(vectors) \
-    CODE(weigh_strip)(vectors, scores + c, slopes + c, keys, cols, most + c, inverse + c, less + c)
+    CODE(weigh_strip)(vectors, scores + c, dscores + c, keys, cols, most + c, inverse + c, less + c)
     STRIPS(c, cols, WEIGH)}
 
-INNER void CODE(slope_strip)(int vectors, const float *weights, float *slopes, int64_t keys, int64_t cols,
-                             const float *less) {
+INNER void CODE(softmax_vjp_strip)(int vectors, const float *weights, float *dscores, int64_t keys,
+                                   int64_t cols, const float *less) {
     VECTOR minus[3];
     EACH(vectors) minus[v] = GIVEN(less + v * LANES);
-    for (int64_t j = 0; j < keys; j++, weights += cols, slopes += cols)
+    for (int64_t j = 0; j < keys; j++, weights += cols, dscores += cols)
         EACH(vectors)
-        AT(slopes + v * LANES) = GIVEN(weights + v * LANES) * (GIVEN(slopes + v * LANES) - minus[v]);
+        AT(dscores + v * LANES) = GIVEN(weights + v * LANES) * (GIVEN(dscores + v * LANES) - minus[v]);
 }
 
-OUTER void CODE(slope)(const float *weights, float *slopes, int64_t keys, int64_t cols, const float *less) {
-#define SLOPE(vectors) CODE(slope_strip)(vectors, weights + c, slopes + c, keys, cols, less + c)
-    STRIPS(c, cols, SLOPE)
+OUTER void CODE(softmax_vjp)(const float *weights, float *dscores, int64_t keys, int64_t cols,
+                             const float *less) {
+#define SOFTMAX_VJP(vectors) CODE(softmax_vjp_strip)(vectors, weights + c, dscores + c, keys, cols, less + c)
+    STRIPS(c, cols, SOFTMAX_VJP)
 }
 
 OUTER void CODE(add)(float *scores, const float *mask, int64_t count) {
@@ -266,15 +267,15 @@ OUTER void CODE(add)(float *scores, const float *mask, int64_t count) {
         scores[i] += mask[i];
 }
 
-OUTER void CODE(hide)(float *scores, const float *mask, int64_t count) {
-    const VECTOR hidden = (VECTOR){0} + HIDDEN;
+OUTER void CODE(mask_out)(float *scores, const float *mask, int64_t count) {
+    const VECTOR masked = (VECTOR){0} + MASKED;
     int64_t i = 0;
     for (; i + LANES <= count; i += LANES) {
         WHOLE seen = GIVEN(mask + i) != 0.0f;
-        AT(scores + i) = (VECTOR)(((WHOLE)GIVEN(scores + i) & seen) | ((WHOLE)hidden & ~seen));
+        AT(scores + i) = (VECTOR)(((WHOLE)GIVEN(scores + i) & seen) | ((WHOLE)masked & ~seen));
     }
     for (; i < count; i++)
-        scores[i] = mask[i] ? scores[i] : HIDDEN;
+        scores[i] = mask[i] ? scores[i] : MASKED;
 }
 
 OUTER void CODE(scale)(float *x, int64_t count, float factor) {
@@ -433,16 +434,16 @@ OUTER void CODE(add_rows_to_four)(const float *rows, int64_t row, int64_t count,
 }
 
 static const struct attention_code CODE(code) = {LANES,
-                                                 CODE(rise),
-                                                 CODE(soften),
-                                                 SOFTEN_HALF,
+                                                 CODE(raise_max),
+                                                 CODE(exp_sum),
+                                                 EXP_SUM_BF16,
                                                  CODE(power),
                                                  CODE(longest),
-                                                 CODE(soften_row),
+                                                 CODE(softmax_row),
                                                  CODE(weigh),
-                                                 CODE(slope),
+                                                 CODE(softmax_vjp),
                                                  CODE(add),
-                                                 CODE(hide),
+                                                 CODE(mask_out),
                                                  CODE(scale),
                                                  CODE(scale_cols),
                                                  CODE(dots),
@@ -457,12 +458,12 @@ static const struct attention_code CODE(code) = {LANES,
 #undef LANES
 #undef EACH
 #undef STRIPS
-#undef RISE
-#undef SOFTEN
+#undef RAISE_MAX
+#undef EXP_SUM
 #undef POWER
-#undef SOFTEN_HALF
+#undef EXP_SUM_BF16
 #undef WEIGH
-#undef SLOPE
+#undef SOFTMAX_VJP
 #undef INNER
 #undef OUTER
 #undef ADD_STRIPE

@@ -110,8 +110,8 @@ static void split(float *scores, int64_t keys, float scale, const float *most, f
     PLUS(17, 8, 11) PLUS(12, 12, 15) PLUS(13, 13, 16) PLUS(14, 14, 17) PLUS(29, 29, 12) PLUS(30, 30, 13) \
         PLUS(31, 31, 14)
 
-static void soften_some(float *scores, int64_t keys, float scale, const float *most, float *sum,
-                        float *room) {
+static void exp_sum_some(float *scores, int64_t keys, float scale, const float *most, float *sum,
+                         float *room) {
     const float numbers[][8] = {EIGHT(0.0013276472f), EIGHT(0.00967554133f), EIGHT(0.0555071327f),
                                 EIGHT(0.240221197f), EIGHT(0.693146967f)};
     split(scores, keys, scale, most, room);
@@ -130,10 +130,10 @@ static void soften_some(float *scores, int64_t keys, float scale, const float *m
 
 enum { AT_ONCE = 128 }; // keys whose n fit into L1 along with all scores
 
-void cpu_attention_soften_neon(float *scores, int64_t keys, float scale, const float *most, float *sum,
-                               float *room) {
+void cpu_attention_exp_sum_neon(float *scores, int64_t keys, float scale, const float *most, float *sum,
+                                float *room) {
     for (int64_t at = 0; at < keys; at += AT_ONCE)
-        soften_some(scores + at * HALF_COLS, MIN_OF(AT_ONCE, keys - at), scale, most, sum, room);
+        exp_sum_some(scores + at * HALF_COLS, MIN_OF(AT_ONCE, keys - at), scale, most, sum, room);
 }
 
 // Takes four cycles per vector, which is the time that reading the operands of its three-operand instructions
@@ -165,8 +165,8 @@ void cpu_attention_power_neon(float *scores, int64_t keys, float top, float *sum
     "zip1 v" #to ".8h, v" #a ".8h, v" #c ".8h\nzip2 v" #other ".8h, v" #a ".8h, v" #c ".8h\n"
 
 CPU_WITH("bf16")
-void cpu_attention_soften_half(float *scores, int64_t keys, const struct gemm_kernel *u, float scale,
-                               const float *most, float *sum, float *room, char *to) {
+void cpu_attention_exp_sum_bf16(float *scores, int64_t keys, const struct gemm_kernel *u, float scale,
+                                const float *most, float *sum, float *room, char *to) {
     const float numbers[][8] = {EIGHT(0.0551716691f), EIGHT(0.242611122f), EIGHT(0.693260985f),
                                 EIGHT(0.999928074f)}; // the error is at most 2^-13
     (void)u;

@@ -77,11 +77,11 @@ static void start(const struct forward *f, struct work *w) {
     w->seen = attention_span(a, w->first, w->count).most;
     w->top = 0;
     for (int64_t i = 0; i < w->count; i++) {
-        w->most[i] = a->sinks ? attention_sink(a, w->b, w->m, w->first + i) : HIDDEN;
+        w->most[i] = a->sinks ? attention_sink(a, w->b, w->m, w->first + i) : MASKED;
         w->sum[i] = a->sinks ? 1 : 0;
     }
     for (int64_t i = w->count; i < attention_round(w->count, a->kernel->cols); i++)
-        w->most[i] = HIDDEN, w->sum[i] = 0;
+        w->most[i] = MASKED, w->sum[i] = 0;
 }
 
 // Stores the largest score and the sum of each row for the backward pass. Heads that share keys are
@@ -94,7 +94,7 @@ static void keep_state(const struct forward *f, const struct work *w, float scal
     if (w->top > 0)
         return;
     for (int64_t i = 0; i < w->count; i++) {
-        to[2 * i] = w->most[i] == HIDDEN ? HIDDEN : w->most[i] * scale;
+        to[2 * i] = w->most[i] == MASKED ? MASKED : w->most[i] * scale;
         to[2 * i + 1] = w->sum[i];
     }
 }
@@ -136,7 +136,7 @@ static float find_top(const struct forward *f, const struct work *w) {
 
 // Turns the scores of n keys into packed weights and returns their address. Keys that only pad the last step
 // of the kernel get a weight of 0.
-static const char *soften(const struct forward *f, struct work *w, int64_t i, int64_t n) {
+static const char *pack_weights(const struct forward *f, struct work *w, int64_t i, int64_t n) {
     const struct attention_code *code = f->a.code;
     const int64_t cols = f->a.kernel->cols, keys = attention_round(n, f->a.kernel->step);
     const bool half = f->a.kernel->dtype == ZL_BFLOAT16;
@@ -145,10 +145,10 @@ static const char *soften(const struct forward *f, struct work *w, int64_t i, in
     if (w->top > 0)
         code->power(w->scores, keys, cols, w->top, w->sum + i);
     else if (half)
-        code->soften_half(w->scores, keys, f->a.kernel, f->scale, w->most + i, w->sum + i, w->room,
-                          w->weights);
+        code->exp_sum_bf16(w->scores, keys, f->a.kernel, f->scale, w->most + i, w->sum + i, w->room,
+                           w->weights);
     else
-        code->soften(w->scores, keys, cols, f->scale, w->most + i, w->sum + i, w->room);
+        code->exp_sum(w->scores, keys, cols, f->scale, w->most + i, w->sum + i, w->room);
     return half ? w->weights : (const char *)w->scores;
 }
 
@@ -169,13 +169,13 @@ static void attend_panel(const struct forward *f, struct work *w, int64_t i, int
     if (f->scale != a->scale)
         a->code->scale(w->scores, n * u->cols, a->scale);
     if (w->top > 0 && span.least < key + n)
-        cpu_attention_hide_later(a, w->first + i, count, key, n, ATTENTION_NONE(w->top), w->scores);
+        cpu_attention_mask_causal(a, w->first + i, count, key, n, ATTENTION_NONE(w->top), w->scores);
     else if (a->mask.data || span.least < key + n)
         cpu_attention_mask(a, w->b, w->m, w->first + i, count, key, n, w->room, w->scores);
-    if (w->top == 0 && a->code->rise(w->scores, n, u->cols, f->scale, w->most + i, w->sum + i, factor) &&
+    if (w->top == 0 && a->code->raise_max(w->scores, n, u->cols, f->scale, w->most + i, w->sum + i, factor) &&
         key > 0)
         a->code->scale_cols(y, width, u->cols, factor);
-    cpu_attention_multiply(a, a->width, n, packed, w->values, soften(f, w, i, n), y, key > 0);
+    cpu_attention_multiply(a, a->width, n, packed, w->values, pack_weights(f, w, i, n), y, key > 0);
 }
 
 // Divides the results of a panel of queries by their sums, and stores them as rows of the result.
@@ -247,7 +247,7 @@ static void attend_rows(const struct forward *f, struct work *w, const struct fe
         float *scores = w->scores + j * FEW_KEYS;
         cpu_attention_mask_row(a, w->b, w->m, w->first + i + j, k->key, k->n, (float *)(void *)w->values,
                                scores);
-        if (a->code->soften_row(scores, k->n, &w->most[i + j], &w->sum[i + j], &factor))
+        if (a->code->softmax_row(scores, k->n, &w->most[i + j], &w->sum[i + j], &factor))
             a->code->scale(y + j * a->width, a->width, factor);
     }
     if (rows == FOUR)

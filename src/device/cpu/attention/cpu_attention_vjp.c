@@ -38,8 +38,8 @@ struct work {
     char *k, *k_cols, *v;                  // a block of keys and values
     float *most, *inverse, *less;          // of the rows
     float *top;                            // log-sum-exp of each row / scale, subtracted from unscaled scores
-    float *weights, *slopes;               // of a panel of queries; slopes: cotangents of scores
-    float *weights_turned, *slopes_turned; // transposed: panels of keys by a block of queries
+    float *weights, *dscores;              // of a panel of queries; dscores: cotangents of scores
+    float *weights_t, *dscores_t;          // transposed: panels of keys by a block of queries
     float *dq, *dk, *dv;                   // dq: of the rows; dk and dv: of all keys
     float *room;
 };
@@ -66,8 +66,8 @@ static size_t lay_out(const struct backward *f, struct work *w, char *at) {
     w->most = take(at, &used, queries), w->inverse = take(at, &used, queries),
     w->less = take(at, &used, queries);
     w->top = take(at, &used, queries);
-    w->weights = take(at, &used, (KEYS + rows) * cols), w->slopes = take(at, &used, (KEYS + rows) * cols);
-    w->weights_turned = take(at, &used, KEYS * QUERIES), w->slopes_turned = take(at, &used, KEYS * QUERIES);
+    w->weights = take(at, &used, (KEYS + rows) * cols), w->dscores = take(at, &used, (KEYS + rows) * cols);
+    w->weights_t = take(at, &used, KEYS * QUERIES), w->dscores_t = take(at, &used, KEYS * QUERIES);
     w->dq = take(at, &used, queries * dim), w->dk = take(at, &used, keys * dim),
     w->dv = take(at, &used, keys * width);
     w->room = take(at, &used, MAX_OF(2 * cols * KEYS, QUERIES * MAX_OF(dim, width)));
@@ -155,25 +155,25 @@ static void weigh_panel(const struct backward *f, struct work *w, int64_t i, int
     cpu_attention_multiply(a, n, a->dim, a->dim, w->k, w->q + attention_packed(a, cols, i, a->dim),
                            w->weights, false);
     cpu_attention_multiply(a, n, a->width, a->width, w->v, w->g + attention_packed(a, cols, i, a->width),
-                           w->slopes, false);
+                           w->dscores, false);
     if (a->mask.data || span.least < key + n || !(a->scale > 0)) {
         a->code->scale(w->weights, n * cols, a->scale);
         cpu_attention_mask(a, w->b, w->m, w->first + i, count, key, n, w->room, w->weights);
-        a->code->weigh(w->weights, w->slopes, n, cols, w->most + i, w->inverse + i, w->less + i);
+        a->code->weigh(w->weights, w->dscores, n, cols, w->most + i, w->inverse + i, w->less + i);
     } else {
         float unused[GEMM_COLS_MOST] = {0};
         int64_t keys = attention_round(n, a->kernel->step);
-        a->code->soften(w->weights, keys, cols, a->scale, w->top + i, unused, w->room);
-        a->code->slope(w->weights, w->slopes, n, cols, w->less + i);
+        a->code->exp_sum(w->weights, keys, cols, a->scale, w->top + i, unused, w->room);
+        a->code->softmax_vjp(w->weights, w->dscores, n, cols, w->less + i);
     }
     size_t rest = sizeof(float) * (size_t)((attention_round(n, cols) - n) * cols);
     memset(w->weights + n * cols, 0, rest);
-    memset(w->slopes + n * cols, 0, rest);
+    memset(w->dscores + n * cols, 0, rest);
 }
 
 // Transposes a panel of queries by n keys into panels of keys. The first of the queries becomes row i of
 // each.
-static void turn(const struct attend *a, const float *from, int64_t n, int64_t i, float *to) {
+static void transpose_panel(const struct attend *a, const float *from, int64_t n, int64_t i, float *to) {
     const int64_t cols = a->kernel->cols, row = cols * (int64_t)sizeof(float);
     for (int64_t j = 0; j < n; j += cols)
         cpu_transpose(sizeof(float), (char *)(to + j * QUERIES + i * cols), row,
@@ -189,17 +189,18 @@ static void run_block(const struct backward *f, struct work *w, int64_t i, int64
     n = MIN_OF(n, attention_span(a, w->first + i, count).most - key);
     for (int64_t at = 0; n > 0 && at < count; at += cols) {
         weigh_panel(f, w, i + at, key, n);
-        turn(a, w->weights, n, at, w->weights_turned);
-        turn(a, w->slopes, n, at, w->slopes_turned);
-        cpu_attention_multiply(a, a->dim, n, packed, w->k_cols, (char *)w->slopes,
+        transpose_panel(a, w->weights, n, at, w->weights_t);
+        transpose_panel(a, w->dscores, n, at, w->dscores_t);
+        cpu_attention_multiply(a, a->dim, n, packed, w->k_cols, (char *)w->dscores,
                                panel_of(a, w->dq, i + at, a->dim), true);
     }
     const char *q = w->q_cols + attention_packed(a, rows, a->dim, i),
                *g = w->g_cols + attention_packed(a, rows, a->width, i);
     for (int64_t j = 0; j < n; j += cols) {
-        const char *slopes = (char *)(w->slopes_turned + j * QUERIES),
-                   *weights = (char *)(w->weights_turned + j * QUERIES);
-        cpu_attention_multiply(a, a->dim, count, count, q, slopes, panel_of(a, w->dk, key + j, a->dim), true);
+        const char *dscores = (char *)(w->dscores_t + j * QUERIES),
+                   *weights = (char *)(w->weights_t + j * QUERIES);
+        cpu_attention_multiply(a, a->dim, count, count, q, dscores, panel_of(a, w->dk, key + j, a->dim),
+                               true);
         cpu_attention_multiply(a, a->width, count, count, g, weights, panel_of(a, w->dv, key + j, a->width),
                                true);
     }

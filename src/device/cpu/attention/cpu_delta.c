@@ -77,16 +77,14 @@ struct delta {
     atomic_bool *failed;
 };
 
-static const struct delta_code *choose_code(bool is_double) {
+// The code of each level, for float32 and float64.
+static const struct delta_code *const codes[CPU_DELTA_LEVELS][2] = {
+    [CPU_DELTA_BASE] = {&code_f32_base, &code_f64_base},
 #if defined(__x86_64__)
-    const char *level = cpu_level()->name;
-    if (!strncmp(level, "avx512", 6))
-        return is_double ? &code_f64_avx512 : &code_f32_avx512;
-    if (!strncmp(level, "avx", 3))
-        return is_double ? &code_f64_avx2 : &code_f32_avx2;
+    [CPU_DELTA_AVX2] = {&code_f32_avx2, &code_f64_avx2},
+    [CPU_DELTA_AVX512] = {&code_f32_avx512, &code_f64_avx512},
 #endif
-    return is_double ? &code_f64_base : &code_f32_base;
-}
+};
 
 // Tokens ----------------------------------------------------------------------------------------------------
 
@@ -221,6 +219,17 @@ static void run_units(const void *context, int64_t from, int64_t to) {
     memory_free(s.memory);
 }
 
+enum cpu_delta_level cpu_delta_level(void) {
+#if defined(__x86_64__)
+    const char *level = cpu_level()->name;
+    if (!strncmp(level, "avx512", 6))
+        return CPU_DELTA_AVX512;
+    if (!strncmp(level, "avx", 3))
+        return CPU_DELTA_AVX2;
+#endif
+    return CPU_DELTA_BASE;
+}
+
 bool cpu_delta_offsets_ascend(const int32_t *offset, int64_t sequences, int64_t time) {
     bool ok = offset[0] == 0 && offset[sequences] == time;
     for (int64_t i = 0; i < sequences; i++)
@@ -249,7 +258,7 @@ static void open_call(const struct call *c, struct delta *d) {
     d->widen = same ? NULL : rows->cast[state->dtype][x->dtype];
     d->narrow = same ? NULL : rows->cast[x->dtype][state->dtype];
     d->exponential = d->r.factors ? NULL : rows->op[TILE_EXP][state->dtype][0];
-    d->code = choose_code(state->dtype == ZL_FLOAT64);
+    d->code = codes[cpu_delta_level()][state->dtype == ZL_FLOAT64];
     d->cols = d->code->cols;
     int64_t lines = state->dim[0] * d->heads, blocks = (d->values + d->cols - 1) / d->cols;
     d->parts = MAX_OF(1, MIN_OF(blocks, UNITS_MOST / MAX_OF(lines, 1)));

@@ -102,16 +102,14 @@ struct work {
     char *line, *slope, *states, *deltas, *pairs, *memory;
 };
 
-static const struct delta_back_code *choose_code(bool is_double) {
+// The code of each level, for float32 and float64.
+static const struct delta_back_code *const codes[CPU_DELTA_LEVELS][2] = {
+    [CPU_DELTA_BASE] = {&code_f32_base, &code_f64_base},
 #if defined(__x86_64__)
-    const char *level = cpu_level()->name;
-    if (!strncmp(level, "avx512", 6))
-        return is_double ? &code_f64_avx512 : &code_f32_avx512;
-    if (!strncmp(level, "avx", 3))
-        return is_double ? &code_f64_avx2 : &code_f32_avx2;
+    [CPU_DELTA_AVX2] = {&code_f32_avx2, &code_f64_avx2},
+    [CPU_DELTA_AVX512] = {&code_f32_avx512, &code_f64_avx512},
 #endif
-    return is_double ? &code_f64_base : &code_f32_base;
-}
+};
 
 // Lines -----------------------------------------------------------------------------------------------------
 
@@ -352,7 +350,7 @@ static void open_call(const struct call *c, struct back *b) {
     b->widen = same ? NULL : rows->cast[state->dtype][x->dtype];
     b->narrow = same ? NULL : rows->cast[x->dtype][state->dtype];
     b->exponential = rows->op[TILE_EXP][state->dtype][0];
-    b->code = choose_code(state->dtype == ZL_FLOAT64);
+    b->code = codes[cpu_delta_level()][state->dtype == ZL_FLOAT64];
 }
 
 bool cpu_delta_rule_vjp(const struct call *c) {

@@ -12,7 +12,7 @@
 
 enum { PAIRS = 512, WIDEST = 8 }; // pairs per tile, and bytes of the widest element
 
-struct turning {
+struct rotation {
     struct rope rope;
     zl_dtype dtype, wide; // dtype of x, and of angles
     int64_t item;
@@ -21,7 +21,7 @@ struct turning {
     int64_t stride[3];      // of x, in bytes
     const char *x;
     char *y;
-    const char *turn; // the angle of each pair per position, of dtype wide
+    const char *frequencies; // the angle of each pair per position, of dtype wide
     const char *offsets;
     row_fn *by_number, *cosine, *sine, *narrow, *negative, *multiply,
         *add; // narrow is NULL where the dtypes are the same
@@ -29,7 +29,7 @@ struct turning {
 
 // The position of a tile, and the factors that the rows of all heads are multiplied by there. The factors of
 // pairs are in the order of a row of x.
-struct turning_tile {
+struct rope_tile {
     int64_t key; // the tile that the factors are for; -1: none yet
     int64_t batch, position, lines, pair, pairs;
     _Alignas(64) char cosines[2 * PAIRS * WIDEST];
@@ -38,7 +38,7 @@ struct turning_tile {
 
 // Writes pairs in the order of a row of x: element by element from `first` and `second` in turn
 // (traditional), or for each row all elements of `first`, then all of `second`.
-static void join(const struct turning *t, const struct turning_tile *tile, char *to, const char *first,
+static void join(const struct rotation *t, const struct rope_tile *tile, char *to, const char *first,
                  const char *second) {
     int64_t item = t->item, n = tile->pairs;
     for (int64_t i = 0; i < tile->lines; i++, first += n * item, second += n * item)
@@ -54,7 +54,7 @@ static void join(const struct turning *t, const struct turning_tile *tile, char 
         }
 }
 
-static double start_of(const struct turning *t, int64_t batch) {
+static double start_of(const struct rotation *t, int64_t batch) {
     const struct rope *r = &t->rope;
     double start = (double)r->offset;
     float narrow = (float)r->offset;
@@ -67,27 +67,27 @@ static double start_of(const struct turning *t, int64_t batch) {
 
 // Computes the angles of a tile's positions; intermediate results are rounded as the separate ops would round
 // them.
-static void fill_angles(const struct turning *t, const struct turning_tile *tile, char *angle) {
+static void fill_angles(const struct rotation *t, const struct rope_tile *tile, char *angle) {
     int64_t wide = (int64_t)zl_dtype_size(t->wide);
     double start = start_of(t, tile->batch);
     for (int64_t i = 0; i < tile->lines; i++) {
         double position = (double)(tile->position + i);
         double place = (position + start) * t->rope.scale;
         float narrow = ((float)position + (float)start) * (float)t->rope.scale;
-        cpu_call_row(t->by_number, angle + i * tile->pairs * wide, t->turn + tile->pair * wide,
+        cpu_call_row(t->by_number, angle + i * tile->pairs * wide, t->frequencies + tile->pair * wide,
                      t->wide == ZL_FLOAT64 ? (void *)&place : (void *)&narrow, NULL, tile->pairs);
     }
 }
 
 // Computes cosines or sines of n angles, rounded to the dtype of x.
-static void take_row(const struct turning *t, row_fn *row, char *to, const char *angle, int64_t n) {
+static void take_row(const struct rotation *t, row_fn *row, char *to, const char *angle, int64_t n) {
     _Alignas(64) char exact[PAIRS * WIDEST];
     cpu_call_row(row, t->narrow ? exact : to, angle, NULL, NULL, n);
     if (t->narrow)
         cpu_call_row(t->narrow, to, exact, NULL, NULL, n);
 }
 
-static void fill_table(const struct turning *t, struct turning_tile *tile) {
+static void fill_table(const struct rotation *t, struct rope_tile *tile) {
     _Alignas(64) char angle[PAIRS * WIDEST], part[PAIRS * WIDEST], negative[PAIRS * WIDEST];
     int64_t n = tile->lines * tile->pairs;
     fill_angles(t, tile, angle);
@@ -100,7 +100,7 @@ static void fill_table(const struct turning *t, struct turning_tile *tile) {
 
 // Copies the pairs of a row in a tile from x, or back to y. Unless traditional, the second elements of pairs
 // begin to_apart and from_apart bytes after the first ones.
-static void copy_pairs(const struct turning *t, const struct turning_tile *tile, char *to, int64_t to_apart,
+static void copy_pairs(const struct rotation *t, const struct rope_tile *tile, char *to, int64_t to_apart,
                        const char *from, int64_t from_apart) {
     size_t bytes = (size_t)(tile->pairs * t->item);
     if (t->rope.traditional) {
@@ -121,7 +121,7 @@ static void copy_pairs(const struct turning *t, const struct turning_tile *tile,
     }
 
 // Copies a row of pairs with the two elements of each pair exchanged.
-static void swap_pairs(const struct turning *t, const struct turning_tile *tile, char *to, const char *from,
+static void swap_pairs(const struct rotation *t, const struct rope_tile *tile, char *to, const char *from,
                        int64_t apart) {
     int64_t n = tile->pairs, bytes = n * t->item;
     if (!t->rope.traditional) {
@@ -137,7 +137,7 @@ static void swap_pairs(const struct turning *t, const struct turning_tile *tile,
     }
 }
 
-static void turn_head(const struct turning *t, const struct turning_tile *tile, int64_t head) {
+static void rotate_head(const struct rotation *t, const struct rope_tile *tile, int64_t head) {
     _Alignas(64) char numbers[2 * PAIRS * WIDEST], swapped[2 * PAIRS * WIDEST];
     const int64_t *dim = t->rope.x->dim;
     int64_t line = dim[3] * t->item, bytes = 2 * tile->pairs * t->item, apart = t->rope.dims / 2 * t->item;
@@ -165,7 +165,7 @@ static void turn_head(const struct turning *t, const struct turning_tile *tile, 
 
 // Moves to tile `number`, and computes its factors if they are not those of the tile before. Heads are not
 // counted here: they are the innermost loop, because they share the tile's factors.
-static void open_tile(const struct turning *t, int64_t number, struct turning_tile *tile) {
+static void open_tile(const struct rotation *t, int64_t number, struct rope_tile *tile) {
     const struct rope *r = &t->rope;
     int64_t tiles = t->blocks * t->chunks, at = number % tiles;
     tile->batch = number / tiles;
@@ -182,17 +182,17 @@ static void open_tile(const struct turning *t, int64_t number, struct turning_ti
 }
 
 static void tiles(const void *context, int64_t from, int64_t to) {
-    const struct turning *t = context;
+    const struct rotation *t = context;
     int64_t heads = t->rope.x->dim[1];
-    struct turning_tile tile;
+    struct rope_tile tile;
     tile.key = -1;
     for (; from < to; from++) {
         open_tile(t, from / heads, &tile);
-        turn_head(t, &tile, from % heads);
+        rotate_head(t, &tile, from % heads);
     }
 }
 
-static void choose_rows(struct turning *t) {
+static void choose_rows(struct rotation *t) {
     const struct row_table *rows = cpu_level()->rows;
     t->by_number = rows->op[TILE_MUL][t->wide][2]; // the second operand is one number
     t->cosine = rows->op[TILE_COS][t->wide][0];
@@ -203,8 +203,8 @@ static void choose_rows(struct turning *t) {
     t->add = rows->op[TILE_ADD][t->dtype][0];
 }
 
-// Computes the angle by which each pair turns per position.
-static void fill_turns(const struct turning *t, char *turn) {
+// Computes the angle by which each pair rotates per position.
+static void fill_frequencies(const struct rotation *t, char *frequencies) {
     const struct rope *r = &t->rope;
     int64_t half = r->dims / 2;
     union scalar room;
@@ -212,16 +212,17 @@ static void fill_turns(const struct turning *t, char *turn) {
     double rate = r->has_freqs ? 0 : op_rope_rate(r);
     for (int64_t j = 0; j < half; j++)
         if (t->wide == ZL_FLOAT64)
-            ((double *)(void *)turn)[j] = freqs ? 1 / ((const double *)freqs)[j] : (double)-j * rate;
+            ((double *)(void *)frequencies)[j] = freqs ? 1 / ((const double *)freqs)[j] : (double)-j * rate;
         else
-            ((float *)(void *)turn)[j] = freqs ? 1 / ((const float *)freqs)[j] : (float)-j * (float)rate;
+            ((float *)(void *)frequencies)[j] =
+                freqs ? 1 / ((const float *)freqs)[j] : (float)-j * (float)rate;
     if (!freqs)
-        cpu_call_row(cpu_level()->rows->op[TILE_EXP][t->wide][0], turn, turn, NULL, NULL, half);
+        cpu_call_row(cpu_level()->rows->op[TILE_EXP][t->wide][0], frequencies, frequencies, NULL, NULL, half);
 }
 
 bool cpu_rope(const struct call *c) {
     union scalar room[2];
-    struct turning t = {.rope = op_rope_read(c, c->in), .y = cpu_data(call_first(c))};
+    struct rotation t = {.rope = op_rope_read(c, c->in), .y = cpu_data(call_first(c))};
     zl_array x = t.rope.x;
     int64_t half = t.rope.dims / 2;
     t.dtype = (zl_dtype)x->dtype;
@@ -238,11 +239,11 @@ bool cpu_rope(const struct call *c) {
     choose_rows(&t);
     size_t bytes = (size_t)half * zl_dtype_size(t.wide);
     _Alignas(16) char few[1024]; // enough for the usual sizes of heads
-    char *more = bytes > sizeof few ? memory_alloc(bytes) : NULL, *turn = more ? more : few;
+    char *more = bytes > sizeof few ? memory_alloc(bytes) : NULL, *frequencies = more ? more : few;
     if (bytes > sizeof few && !more)
         return false;
-    t.turn = turn;
-    fill_turns(&t, turn);
+    t.frequencies = frequencies;
+    fill_frequencies(&t, frequencies);
     int64_t traffic = 4 * t.lines * t.pairs * t.item;
     cpu_split(x->dim[0] * x->dim[1] * t.blocks * t.chunks, CPU_SPLIT / traffic + 1, tiles, &t);
     memory_free(more);

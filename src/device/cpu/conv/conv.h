@@ -41,14 +41,14 @@ struct conv_kernel {
 };
 // Temporary memory of a convolution. It comes from the allocator of arrays, which keeps it for the next
 // convolution, because fresh pages cost as much as a copy.
-struct conv_room {
+struct conv_buffer {
     void *data;
     size_t bytes;
 };
-// Allocates so many bytes, which conv_close_room() frees. Returns NULL and an error if it cannot.
-void *conv_open_room(struct conv_room *room, int64_t bytes);
-// Frees the memory, if there is any. A room that was never opened must be all zeros.
-void conv_close_room(struct conv_room *room);
+// Allocates so many bytes, which conv_close_buffer() frees. Returns NULL and an error if it cannot.
+void *conv_open_buffer(struct conv_buffer *buffer, int64_t bytes);
+// Frees the memory, if there is any. A buffer that was never opened must be all zeros.
+void conv_close_buffer(struct conv_buffer *buffer);
 
 // Computes the convolution by the algorithm that suits it. Returns false, with an error, if memory runs out.
 bool conv_run(struct convolution *v, const struct conv_kernel *w);
@@ -69,13 +69,13 @@ static inline int64_t place(const struct convolution *v, int i, int64_t o, int64
 }
 
 // The position of a row of the output: its batch element, and its index along each axis.
-struct spot {
+struct position {
     int64_t batch, at[CONV_AXES];
 };
 
 // Returns the position of a row of the output.
-static inline struct spot spot_of(const struct convolution *v, int64_t row) {
-    struct spot s;
+static inline struct position position_of(const struct convolution *v, int64_t row) {
+    struct position s;
     for (int i = CONV_AXES - 1; i >= 0; row /= v->out[i], i--)
         s.at[i] = row % v->out[i];
     s.batch = row;
@@ -83,7 +83,7 @@ static inline struct spot spot_of(const struct convolution *v, int64_t row) {
 }
 
 // Moves to the next row.
-static inline void conv_next_spot(const struct convolution *v, struct spot *s) {
+static inline void conv_next_position(const struct convolution *v, struct position *s) {
     for (int i = CONV_AXES - 1; i >= 0; i--) {
         if (++s->at[i] < v->out[i])
             return;
@@ -92,10 +92,10 @@ static inline void conv_next_spot(const struct convolution *v, struct spot *s) {
     s->batch++;
 }
 
-// Each of the following files computes convolutions by one algorithm. Functions that pack w allocate room,
-// which the caller closes, and return false, with an error, if memory runs out. Functions with `from` and
-// `to` compute parts, or rows, on this thread, as cpu_split() calls them, and set v->failed if memory runs
-// out.
+// Each of the following files computes convolutions by one algorithm. Functions that pack w allocate a
+// buffer, which the caller closes, and return false, with an error, if memory runs out. Functions with `from`
+// and `to` compute parts, or rows, on this thread, as cpu_split() calls them, and set v->failed if memory
+// runs out.
 
 // conv_phases.c: for a dilated x. Each phase of the output is a convolution without gaps.
 
@@ -109,7 +109,7 @@ bool conv_phases(const struct convolution *v, const struct conv_kernel *w);
 // Returns whether this algorithm is suitable, and sets v->kernels.
 bool    conv_has_panels(struct convolution *v);
 // Packs w for conv_panels().
-bool    conv_pack_kernels(struct convolution *v, struct conv_room *room);
+bool    conv_pack_kernels(struct convolution *v, struct conv_buffer *buffer);
 // Returns the number of parts, and sets the sizes of tiles.
 int64_t conv_panel_parts(struct convolution *v);
 // Computes parts from..to - 1.
@@ -122,7 +122,7 @@ struct conv_window {
     int64_t group, batch, first, second, lines; // position along two axes of the output; number of lines
     // bytes per element; positions per line; bytes from one position, one line and one index of the first
     // axis to the next
-    int64_t item, width, spot, line, plane;
+    int64_t item, width, position, line, plane;
     row_fn *widen;                              // converts elements of x; NULL: they are copied
     char *x;
     int64_t filled; // the number of the window in x; -1: none
@@ -135,13 +135,14 @@ bool    conv_has_windows(const struct convolution *v);
 int64_t conv_window_parts(struct convolution *v, int64_t item, int64_t panels);
 // Opens w as a window of elements of a dtype, in this thread's scratch memory. So many positions can be read
 // after the last line. Returns false, with an error, if memory runs out.
-bool    conv_window_open(struct conv_window *w, const struct convolution *v, int64_t spots, zl_dtype dtype);
+bool    conv_window_open(struct conv_window *w, const struct convolution *v, int64_t positions,
+                         zl_dtype dtype);
 // Fills the window of a part, unless it is filled already, and sets the part's panels: *first to *end - 1.
 void    conv_window_fill(struct conv_window *w, int64_t part, int64_t panels, int64_t *first, int64_t *end);
 // Returns the row of the output at a position along the last axis, in one of the window's lines.
-static inline int64_t conv_window_row(const struct conv_window *w, int64_t line, int64_t spot) {
+static inline int64_t conv_window_row(const struct conv_window *w, int64_t line, int64_t position) {
     const struct convolution *v = w->v;
-    return ((w->batch * v->out[0] + w->first) * v->out[1] + w->second + line) * v->out[2] + spot;
+    return ((w->batch * v->out[0] + w->first) * v->out[1] + w->second + line) * v->out[2] + position;
 }
 
 // conv_amx.c: for bf16, on CPUs with AMX.
@@ -149,7 +150,7 @@ static inline int64_t conv_window_row(const struct conv_window *w, int64_t line,
 // Returns whether this algorithm is suitable.
 bool    conv_has_tiles(const struct convolution *v);
 // Packs w for conv_tiles().
-bool    conv_pack_tiles(struct convolution *v, struct conv_room *room);
+bool    conv_pack_tiles(struct convolution *v, struct conv_buffer *buffer);
 // Returns the number of parts, and sets the sizes of tiles.
 int64_t conv_tile_parts(struct convolution *v);
 // Computes parts from..to - 1.
@@ -158,11 +159,11 @@ void    conv_tiles(const void *convolution, int64_t from, int64_t to);
 // conv_positions.c: for vectors of outputs, on x86_64 with AVX2.
 
 // Returns whether this algorithm is suitable.
-bool    conv_has_spots(const struct convolution *v);
+bool    conv_has_positions(const struct convolution *v);
 // Packs w for conv_positions().
-bool    conv_pack_spots(struct convolution *v, struct conv_room *room);
+bool    conv_pack_positions(struct convolution *v, struct conv_buffer *buffer);
 // Returns the number of parts, and sets the sizes of tiles.
-int64_t conv_spot_parts(struct convolution *v);
+int64_t conv_position_parts(struct convolution *v);
 // Computes parts from..to - 1.
 void    conv_positions(const void *convolution, int64_t from, int64_t to);
 
@@ -185,7 +186,7 @@ bool conv_taps(const struct convolution *v, const struct conv_kernel *x, const s
 // Returns whether this algorithm is suitable.
 bool    conv_has_lines(const struct convolution *v);
 // Puts w in the order in which x is read: reverses the last axis of a flipped kernel.
-void    conv_turn_lines(const struct convolution *v, void *w);
+void    conv_reverse_lines(const struct convolution *v, void *w);
 // Returns the number of parts.
 int64_t conv_line_parts(const struct convolution *v);
 // Computes parts from..to - 1.

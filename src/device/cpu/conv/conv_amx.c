@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum {
-    SPOTS = 16,     // positions per tile
+    POSITIONS = 16, // positions per tile
     CHANNELS = 32,  // per tile, and elements of k per step
     OUTPUTS = 16,   // per panel
     TILE = 1024,    // bytes
@@ -63,8 +63,8 @@ static void pack_panels(const void *context, int64_t from, int64_t to) {
     }
 }
 
-bool conv_pack_tiles(struct convolution *v, struct conv_room *room) {
-    v->packed = conv_open_room(room, v->groups * group_bytes(v) + GEMM_SLACK);
+bool conv_pack_tiles(struct convolution *v, struct conv_buffer *buffer) {
+    v->packed = conv_open_buffer(buffer, v->groups * group_bytes(v) + GEMM_SLACK);
     if (v->packed)
         cpu_split(v->groups * panels_of(v), CPU_SPLIT / (OUTPUTS * v->taps * v->channels) + 1, pack_panels,
                   v);
@@ -82,15 +82,15 @@ int64_t conv_tile_parts(struct convolution *v) {
 AMX_TARGET static void meet(const struct conv_window *w, const char *x, const char *b, const char *right,
                             float *sum) {
     const struct convolution *v = w->v;
-    const int64_t spot = w->spot, next = SPOTS * v->axis[2].stride * spot;
-    const size_t row = (size_t)(v->axis[2].stride * spot), to_row = 2 * OUTPUTS * sizeof(float);
+    const int64_t position = w->position, next = POSITIONS * v->axis[2].stride * position;
+    const size_t row = (size_t)(v->axis[2].stride * position), to_row = 2 * OUTPUTS * sizeof(float);
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     for (int64_t tap = 0; tap < v->taps; tap++) {
         const char *a = x + w->tap[tap];
-        for (int64_t c = 0; c < spot; c += TILE_ROW, b += TILE) {
+        for (int64_t c = 0; c < position; c += TILE_ROW, b += TILE) {
             _tile_loadd(6, b, TILE_ROW);
             _tile_loadd(4, a + c, row);
             _tile_dpbf16ps(0, 4, 6);
@@ -105,10 +105,10 @@ AMX_TARGET static void meet(const struct conv_window *w, const char *x, const ch
         }
     }
     _tile_stored(0, sum, to_row);
-    _tile_stored(2, sum + SPOTS * 2 * OUTPUTS, to_row);
+    _tile_stored(2, sum + POSITIONS * 2 * OUTPUTS, to_row);
     if (right) {
         _tile_stored(1, sum + OUTPUTS, to_row);
-        _tile_stored(3, sum + SPOTS * 2 * OUTPUTS + OUTPUTS, to_row);
+        _tile_stored(3, sum + POSITIONS * 2 * OUTPUTS + OUTPUTS, to_row);
     }
 }
 
@@ -134,16 +134,16 @@ put(const struct conv_window *w, const float *sum, int64_t line, int64_t at, int
 
 // Computes positions from the start of a line on, which may reach over all lines, for a pair of panels of
 // outputs.
-static void run_line(const struct conv_window *w, int64_t line, int64_t spots, int64_t pair) {
+static void run_line(const struct conv_window *w, int64_t line, int64_t positions, int64_t pair) {
     const struct convolution *v = w->v;
     const int64_t panel = steps_of(v) * TILE;
     const char *b = v->packed + w->group * group_bytes(v) + 2 * pair * panel;
-    _Alignas(64) float sum[2 * SPOTS * 2 * OUTPUTS] = {0};
-    for (int64_t at = 0; at < spots; at += 2 * SPOTS) {
-        const char *x = w->x + line * v->axis[1].stride * w->line + at * v->axis[2].stride * w->spot;
+    _Alignas(64) float sum[2 * POSITIONS * 2 * OUTPUTS] = {0};
+    for (int64_t at = 0; at < positions; at += 2 * POSITIONS) {
+        const char *x = w->x + line * v->axis[1].stride * w->line + at * v->axis[2].stride * w->position;
         meet(w, x, b, 2 * pair + 1 < panels_of(v) ? b + panel : NULL, sum);
         __asm__ volatile("" ::: "memory"); // the compiler does not know that tile stores write `sum`
-        put(w, sum, line, at, MIN_OF(2 * SPOTS, spots - at), 2 * pair * OUTPUTS);
+        put(w, sum, line, at, MIN_OF(2 * POSITIONS, positions - at), 2 * pair * OUTPUTS);
     }
 }
 
@@ -160,7 +160,7 @@ void conv_tiles(const void *convolution, int64_t from, int64_t to) {
     struct convolution *v = (struct convolution *)(uintptr_t)convolution;
     const struct gemm_kernel *u = gemm_kernel_for(ZL_BFLOAT16);
     struct conv_window w;
-    if (!conv_window_open(&w, v, 2 * SPOTS, v->dtype)) {
+    if (!conv_window_open(&w, v, 2 * POSITIONS, v->dtype)) {
         atomic_store(&v->failed, true);
         return;
     }
@@ -181,8 +181,8 @@ bool conv_has_tiles(const struct convolution *v) {
     return false;
 }
 
-bool conv_pack_tiles(struct convolution *v, struct conv_room *room) {
-    (void)v, (void)room;
+bool conv_pack_tiles(struct convolution *v, struct conv_buffer *buffer) {
+    (void)v, (void)buffer;
     return false;
 }
 

@@ -11,7 +11,7 @@
 
 enum {
     TAPS = 128,     // the most taps whose addresses are kept
-    SPOTS = 4,      // neighbouring positions that are computed at once
+    POSITIONS = 4,  // neighbouring positions that are computed at once
     VECTORS = 2,    // vectors of channels per position
     CHANNELS = 512, // channels that are added up at once in memory
 };
@@ -27,7 +27,7 @@ struct tap {
 
 // Lists the taps that lie inside of x for a position of the output, in the order of x, by the addresses of
 // their first channel. Returns their number.
-static int64_t find_taps(const struct convolution *v, const struct spot *s, struct tap *tap) {
+static int64_t find_taps(const struct convolution *v, const struct position *s, struct tap *tap) {
     const char *from = v->x + s->batch * v->batch_step, *w = v->w;
     const int64_t next = v->groups * v->item, line_taps = v->kernel[2];
     int64_t count = 0;
@@ -47,77 +47,77 @@ static int64_t find_taps(const struct convolution *v, const struct spot *s, stru
 
 // Defines the functions that compute all channels of one position or of a group of neighbouring positions,
 // some vectors of channels at a time. The elements of x of two neighbours are `apart` bytes from each other.
-#define SUMS(name, type)                                                                                 \
-    GEMM_FUSED static inline __attribute__((always_inline)) void strip_##name(                           \
-        int spots, int vectors, const struct tap *tap, int64_t taps, int64_t apart, int64_t at, char *y, \
-        int64_t y_row) {                                                                                 \
-        GEMM_CONTRACT                                                                                    \
-        vector_##name sum[SPOTS][VECTORS] = {{{0}}};                                                     \
-        for (int64_t t = 0; t < taps; t++) {                                                             \
-            const vector_##name *w = (const vector_##name *)(tap[t].w + at);                             \
-            _Pragma("GCC unroll 4") for (int i = 0; i < spots; i++)                                      \
-                _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) sum[i][j] +=                   \
-                ((const vector_##name *)(tap[t].x + i * apart + at))[j] * w[j];                          \
-        }                                                                                                \
-        _Pragma("GCC unroll 4") for (int i = 0; i < spots; i++)                                          \
-            _Pragma("GCC unroll 2") for (int j = 0; j < vectors;                                         \
-                                         j++)((vector_##name *)(y + i * y_row + at))[j] = sum[i][j];     \
-    }                                                                                                    \
-    GEMM_FUSED static inline __attribute__((always_inline)) void threes_##name(                          \
-        const struct tap *tap, int64_t taps, int64_t apart, int64_t at, char *y, int64_t y_row) {        \
-        GEMM_CONTRACT                                                                                    \
-        vector_##name sum[SPOTS][VECTORS] = {{{0}}};                                                     \
-        for (int64_t t = 0; t < taps; t += 3) {                                                          \
-            vector_##name x[SPOTS + 2][VECTORS];                                                         \
-            _Pragma("GCC unroll 6") for (int i = 0; i < SPOTS + 2; i++)                                  \
-                _Pragma("GCC unroll 2") for (int j = 0; j < VECTORS; j++) x[i][j] =                      \
-                    ((const vector_##name *)(tap[t].x + i * apart + at))[j];                             \
-            _Pragma("GCC unroll 3") for (int k = 0; k < 3; k++)                                          \
-                _Pragma("GCC unroll 2") for (int j = 0; j < VECTORS; j++) {                              \
-                vector_##name w = ((const vector_##name *)(tap[t + k].w + at))[j];                       \
-                _Pragma("GCC unroll 4") for (int i = 0; i < SPOTS; i++) sum[i][j] += x[i + k][j] * w;    \
-            }                                                                                            \
-        }                                                                                                \
-        _Pragma("GCC unroll 4") for (int i = 0; i < SPOTS; i++)                                          \
-            _Pragma("GCC unroll 2") for (int j = 0; j < VECTORS;                                         \
-                                         j++)((vector_##name *)(y + i * y_row + at))[j] = sum[i][j];     \
-    }                                                                                                    \
-    GEMM_FUSED static inline __attribute__((always_inline)) void sums_of_##name(                         \
-        int spots, bool threes, const struct tap *tap, int64_t taps, int64_t apart, int64_t bytes,       \
-        char *y) {                                                                                       \
-        GEMM_CONTRACT                                                                                    \
-        const int64_t vector = sizeof(vector_##name);                                                    \
-        int64_t at = 0;                                                                                  \
-        for (; threes && at + VECTORS * vector <= bytes; at += VECTORS * vector)                         \
-            threes_##name(tap, taps, apart, at, y, bytes);                                               \
-        for (; at + VECTORS * vector <= bytes; at += VECTORS * vector)                                   \
-            strip_##name(spots, VECTORS, tap, taps, apart, at, y, bytes);                                \
-        for (; at + vector <= bytes; at += vector)                                                       \
-            strip_##name(spots, 1, tap, taps, apart, at, y, bytes);                                      \
-        for (; at < bytes; at += (int64_t)sizeof(type))                                                  \
-            for (int i = 0; i < spots; i++) {                                                            \
-                type sum = 0;                                                                            \
-                for (int64_t t = 0; t < taps; t++)                                                       \
-                    sum += *(const type *)(const void *)(tap[t].x + i * apart + at) *                    \
-                           *(const type *)(const void *)(tap[t].w + at);                                 \
-                *(type *)(void *)(y + i * bytes + at) = sum;                                             \
-            }                                                                                            \
-    }                                                                                                    \
-    GEMM_FUSED static void sums_##name(bool one, bool threes, const struct tap *tap, int64_t taps,       \
-                                       int64_t apart, int64_t bytes, char *y) {                          \
-        if (one)                                                                                         \
-            sums_of_##name(1, false, tap, taps, apart, bytes, y);                                        \
-        else                                                                                             \
-            sums_of_##name(SPOTS, threes, tap, taps, apart, bytes, y);                                   \
+#define SUMS(name, type)                                                                                     \
+    GEMM_FUSED static inline __attribute__((always_inline)) void strip_##name(                               \
+        int positions, int vectors, const struct tap *tap, int64_t taps, int64_t apart, int64_t at, char *y, \
+        int64_t y_row) {                                                                                     \
+        GEMM_CONTRACT                                                                                        \
+        vector_##name sum[POSITIONS][VECTORS] = {{{0}}};                                                     \
+        for (int64_t t = 0; t < taps; t++) {                                                                 \
+            const vector_##name *w = (const vector_##name *)(tap[t].w + at);                                 \
+            _Pragma("GCC unroll 4") for (int i = 0; i < positions; i++)                                      \
+                _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) sum[i][j] +=                       \
+                ((const vector_##name *)(tap[t].x + i * apart + at))[j] * w[j];                              \
+        }                                                                                                    \
+        _Pragma("GCC unroll 4") for (int i = 0; i < positions; i++)                                          \
+            _Pragma("GCC unroll 2") for (int j = 0; j < vectors;                                             \
+                                         j++)((vector_##name *)(y + i * y_row + at))[j] = sum[i][j];         \
+    }                                                                                                        \
+    GEMM_FUSED static inline __attribute__((always_inline)) void threes_##name(                              \
+        const struct tap *tap, int64_t taps, int64_t apart, int64_t at, char *y, int64_t y_row) {            \
+        GEMM_CONTRACT                                                                                        \
+        vector_##name sum[POSITIONS][VECTORS] = {{{0}}};                                                     \
+        for (int64_t t = 0; t < taps; t += 3) {                                                              \
+            vector_##name x[POSITIONS + 2][VECTORS];                                                         \
+            _Pragma("GCC unroll 6") for (int i = 0; i < POSITIONS + 2; i++)                                  \
+                _Pragma("GCC unroll 2") for (int j = 0; j < VECTORS; j++) x[i][j] =                          \
+                    ((const vector_##name *)(tap[t].x + i * apart + at))[j];                                 \
+            _Pragma("GCC unroll 3") for (int k = 0; k < 3; k++)                                              \
+                _Pragma("GCC unroll 2") for (int j = 0; j < VECTORS; j++) {                                  \
+                vector_##name w = ((const vector_##name *)(tap[t + k].w + at))[j];                           \
+                _Pragma("GCC unroll 4") for (int i = 0; i < POSITIONS; i++) sum[i][j] += x[i + k][j] * w;    \
+            }                                                                                                \
+        }                                                                                                    \
+        _Pragma("GCC unroll 4") for (int i = 0; i < POSITIONS; i++)                                          \
+            _Pragma("GCC unroll 2") for (int j = 0; j < VECTORS;                                             \
+                                         j++)((vector_##name *)(y + i * y_row + at))[j] = sum[i][j];         \
+    }                                                                                                        \
+    GEMM_FUSED static inline __attribute__((always_inline)) void sums_of_##name(                             \
+        int positions, bool threes, const struct tap *tap, int64_t taps, int64_t apart, int64_t bytes,       \
+        char *y) {                                                                                           \
+        GEMM_CONTRACT                                                                                        \
+        const int64_t vector = sizeof(vector_##name);                                                        \
+        int64_t at = 0;                                                                                      \
+        for (; threes && at + VECTORS * vector <= bytes; at += VECTORS * vector)                             \
+            threes_##name(tap, taps, apart, at, y, bytes);                                                   \
+        for (; at + VECTORS * vector <= bytes; at += VECTORS * vector)                                       \
+            strip_##name(positions, VECTORS, tap, taps, apart, at, y, bytes);                                \
+        for (; at + vector <= bytes; at += vector)                                                           \
+            strip_##name(positions, 1, tap, taps, apart, at, y, bytes);                                      \
+        for (; at < bytes; at += (int64_t)sizeof(type))                                                      \
+            for (int i = 0; i < positions; i++) {                                                            \
+                type sum = 0;                                                                                \
+                for (int64_t t = 0; t < taps; t++)                                                           \
+                    sum += *(const type *)(const void *)(tap[t].x + i * apart + at) *                        \
+                           *(const type *)(const void *)(tap[t].w + at);                                     \
+                *(type *)(void *)(y + i * bytes + at) = sum;                                                 \
+            }                                                                                                \
+    }                                                                                                        \
+    GEMM_FUSED static void sums_##name(bool one, bool threes, const struct tap *tap, int64_t taps,           \
+                                       int64_t apart, int64_t bytes, char *y) {                              \
+        if (one)                                                                                             \
+            sums_of_##name(1, false, tap, taps, apart, bytes, y);                                            \
+        else                                                                                                 \
+            sums_of_##name(POSITIONS, threes, tap, taps, apart, bytes, y);                                   \
     }
 SUMS(f32, float)
 SUMS(f64, double)
 
 // Returns whether the next group of neighbouring positions is in one line and sees all taps along the last
 // axis.
-static bool are_alike(const struct convolution *v, const struct spot *s) {
+static bool are_alike(const struct convolution *v, const struct position *s) {
     const struct conv_axis *a = &v->axis[2];
-    const int64_t first = s->at[2] * a->stride - a->low, last = s->at[2] + SPOTS - 1;
+    const int64_t first = s->at[2] * a->stride - a->low, last = s->at[2] + POSITIONS - 1;
     return last < v->out[2] && a->input_dilation == 1 && first >= 0 &&
            last * a->stride - a->low + (v->kernel[2] - 1) * a->dilation < v->in[2];
 }
@@ -133,23 +133,23 @@ static bool are_threes(const struct tap *tap, int64_t taps, int64_t apart) {
 
 static void convolve_rows(const struct convolution *v, int64_t row, int64_t to) {
     const int64_t apart = v->axis[2].stride * v->step[2], bytes = v->groups * v->item;
-    struct spot at = spot_of(v, row);
+    struct position at = position_of(v, row);
     struct tap tap[TAPS];
     bool follows = false, threes = false; // follows: in the same line as the positions before
     for (int64_t n, taps = 0; row < to; row += n) {
-        bool one = row + SPOTS > to || !are_alike(v, &at);
+        bool one = row + POSITIONS > to || !are_alike(v, &at);
         for (int64_t t = 0; follows && !one && t < taps; t++)
-            tap[t].x += SPOTS * apart;
+            tap[t].x += POSITIONS * apart;
         if (!follows || one) {
             taps = find_taps(v, &at, tap);
             threes = !one && are_threes(tap, taps, apart);
         }
         (v->dtype == ZL_FLOAT64 ? sums_f64 : sums_f32)(one, threes, tap, taps, apart, bytes,
                                                        v->y + row * bytes);
-        follows = !one && at.at[2] + SPOTS < v->out[2];
-        n = one ? 1 : SPOTS;
+        follows = !one && at.at[2] + POSITIONS < v->out[2];
+        n = one ? 1 : POSITIONS;
         for (int64_t i = 0; i < n; i++)
-            conv_next_spot(v, &at);
+            conv_next_position(v, &at);
     }
 }
 
@@ -202,13 +202,13 @@ static bool has_lines(const struct convolution *v) {
 
 // Returns whether the next `rows` positions begin with LINES whole lines, all of whose taps along the first
 // two axes lie inside of x.
-static bool are_lines(const struct convolution *v, const struct spot *s, int64_t rows) {
+static bool are_lines(const struct convolution *v, const struct position *s, int64_t rows) {
     return s->at[2] == 0 && rows >= LINES * v->out[2] && s->at[1] + LINES <= v->out[1] &&
            place(v, 0, s->at[0], 0) >= 0 && place(v, 1, s->at[1], 0) >= 0 &&
            place(v, 1, s->at[1] + LINES - 1, SIDE - 1) >= 0;
 }
 
-static void convolve_lines(const struct convolution *v, int64_t row, const struct spot *s) {
+static void convolve_lines(const struct convolution *v, int64_t row, const struct position *s) {
     const int64_t bytes = v->groups * v->item, width = v->out[2], low = v->axis[2].low;
     const int64_t first = MIN_OF(MAX_OF(low, 0), width), end = MIN_OF(width, v->in[2] - SIDE + 1 + low);
     const char *x = v->x + s->batch * v->batch_step + place(v, 0, s->at[0], 0) * v->step[0] +
@@ -226,7 +226,7 @@ static void convolve_lines(const struct convolution *v, int64_t row, const struc
 static void convolve(const struct convolution *v, int64_t row, int64_t to) {
     const bool lines = has_lines(v);
     while (row < to) {
-        struct spot at = spot_of(v, row);
+        struct position at = position_of(v, row);
         if (lines && are_lines(v, &at, to - row)) {
             convolve_lines(v, row, &at);
             row += LINES * v->out[2];
@@ -268,22 +268,22 @@ struct sums {
 // tap.
 static void add_taps(const struct convolution *v, const struct sums *s, int64_t o, const char *from,
                      const char *by) {
-    _Alignas(64) char room[CHANNELS * 4];
+    _Alignas(64) char widened[CHANNELS * 4];
     for (int64_t k = 0; k < v->kernel[2]; k++, by += s->next) {
         int64_t at = place(v, 2, o, k);
         if (at < 0)
             continue;
         const char *x = from + at * v->step[2];
         if (s->widen) {
-            cpu_call_row(s->widen, room, x, NULL, NULL, s->n);
-            x = room;
+            cpu_call_row(s->widen, widened, x, NULL, NULL, s->n);
+            x = widened;
         }
         (s->is_double ? add_products_f64 : add_products_f32)(s->sum, x, by, s->n);
     }
 }
 
 // Computes s->n channels of a position, from `channel` on. w is (taps, channels), in the dtype of sums.
-static void sum_channels(const struct convolution *v, const struct spot *at, int64_t channel,
+static void sum_channels(const struct convolution *v, const struct position *at, int64_t channel,
                          const struct sums *s) {
     const char *from = v->x + at->batch * v->batch_step + channel * v->item, *by = v->w + channel * s->wide;
     memset(s->sum, 0, (size_t)(s->n * s->wide));
@@ -307,8 +307,8 @@ void conv_channels(const void *context, int64_t row, int64_t to) {
     struct sums s = {.sum = sum, .wide = is_half ? 4 : v->item, .is_double = v->dtype == ZL_FLOAT64};
     s.widen = is_half ? cpu_level()->rows->cast[ZL_FLOAT32][v->dtype] : NULL;
     s.next = v->groups * s.wide;
-    struct spot at = spot_of(v, row);
-    for (; row < to; row++, conv_next_spot(v, &at))
+    struct position at = position_of(v, row);
+    for (; row < to; row++, conv_next_position(v, &at))
         for (int64_t c = 0; c < v->groups; c += CHANNELS) {
             char *y = v->y + (row * v->groups + c) * v->item;
             s.n = MIN_OF(CHANNELS, v->groups - c);

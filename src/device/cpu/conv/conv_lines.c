@@ -21,7 +21,7 @@ static int64_t wide_of(const struct convolution *v) {
 }
 
 // A flipped kernel is applied to x in reverse.
-void conv_turn_lines(const struct convolution *v, void *w) {
+void conv_reverse_lines(const struct convolution *v, void *w) {
     int64_t wide = wide_of(v), n = v->kernel[2];
     for (char *line = w; v->flip && line < (char *)w + v->taps * wide; line += n * wide)
         for (int64_t i = 0, j = n - 1; i < j; i++, j--) {
@@ -85,7 +85,7 @@ static int64_t round_to_block(int64_t count, int64_t wide) {
     return (count + block - 1) / block * block;
 }
 
-static bool convolve_piece(const struct convolution *v, struct spot s, int64_t count) {
+static bool convolve_piece(const struct convolution *v, struct position s, int64_t count) {
     int64_t wide = wide_of(v), padded = round_to_block(count, wide), apart = v->axis[2].dilation;
     int64_t span = padded + (v->kernel[2] - 1) * apart;
     // The sums of the piece, followed by the elements of a line of x that they need.
@@ -123,7 +123,7 @@ void conv_lines(const void *convolution, int64_t from, int64_t to) {
     struct convolution *v = (struct convolution *)(uintptr_t)convolution;
     int64_t pieces = pieces_of_line(v);
     for (; from < to; from++) {
-        struct spot s = spot_of(v, from / pieces * v->out[2]);
+        struct position s = position_of(v, from / pieces * v->out[2]);
         s.at[2] = from % pieces * PIECE;
         if (!convolve_piece(v, s, MIN_OF(PIECE, v->out[2] - s.at[2])))
             atomic_store(&v->failed, true);

@@ -80,9 +80,9 @@ static void pack_lines(const void *context, int64_t from, int64_t to) {
     }
 }
 
-bool conv_pack_kernels(struct convolution *v, struct conv_room *room) {
+bool conv_pack_kernels(struct convolution *v, struct conv_buffer *buffer) {
     const int64_t rows = v->kernels->rows, panels = (v->outputs + rows - 1) / rows;
-    v->packed = conv_open_room(room, v->groups * group_bytes(v) + GEMM_SLACK);
+    v->packed = conv_open_buffer(buffer, v->groups * group_bytes(v) + GEMM_SLACK);
     if (v->packed)
         cpu_split(v->groups * panels, CPU_SPLIT / (rows * length_of(v)) + 1, pack_lines, v);
     return v->packed;
@@ -91,25 +91,25 @@ bool conv_pack_kernels(struct convolution *v, struct conv_room *room) {
 // Packing ---------------------------------------------------------------------------------------------------
 
 // The positions of a panel.
-struct spots {
+struct positions {
     int64_t count;
-    struct spot at[GEMM_COLS_MOST];
+    struct position at[GEMM_COLS_MOST];
     bool in_line; // a full panel of positions, consecutive along the last axis
 };
 
-static void read_spots(const struct convolution *v, int64_t row, struct spots *s) {
+static void read_positions(const struct convolution *v, int64_t row, struct positions *s) {
     const int cols = v->kernels->cols;
     s->count = MIN_OF(cols, v->rows - row);
-    s->at[0] = spot_of(v, row);
+    s->at[0] = position_of(v, row);
     for (int64_t i = 1; i < s->count; i++) {
         s->at[i] = s->at[i - 1];
-        conv_next_spot(v, &s->at[i]);
+        conv_next_position(v, &s->at[i]);
     }
     s->in_line = s->count == cols && s->at[0].at[2] + cols <= v->out[2] && v->axis[2].input_dilation == 1;
 }
 
 // Returns the address in x of tap `tap` at a position; NULL if it is outside of x.
-static const char *patch(const struct convolution *v, const struct spot *s, const int64_t *tap) {
+static const char *patch(const struct convolution *v, const struct position *s, const int64_t *tap) {
     const char *x = v->x + s->batch * v->batch_step;
     for (int i = 0; i < CONV_AXES; i++) {
         int64_t at = place(v, i, s->at[i], tap[i]);
@@ -120,10 +120,10 @@ static const char *patch(const struct convolution *v, const struct spot *s, cons
     return x;
 }
 
-// Packs bytes [from, from + bytes) of the channels at one tap, for all positions. `room` has space for one
+// Packs bytes [from, from + bytes) of the channels at one tap, for all positions. `scratch` has space for one
 // unpacked copy.
-static void pack_tap(const struct convolution *v, const struct spots *s, const int64_t *tap, int64_t from,
-                     int64_t bytes, char *room, char *to) {
+static void pack_tap(const struct convolution *v, const struct positions *s, const int64_t *tap, int64_t from,
+                     int64_t bytes, char *scratch, char *to) {
     const struct gemm_kernel *u = v->kernels;
     const int64_t unit = u->unit * v->item;
     if (s->in_line) {
@@ -137,23 +137,23 @@ static void pack_tap(const struct convolution *v, const struct spots *s, const i
     for (int64_t i = 0; i < u->cols; i++) {
         const char *x = i < s->count ? patch(v, &s->at[i], tap) : NULL;
         if (x)
-            memcpy(room + i * bytes, x + from, (size_t)bytes);
+            memcpy(scratch + i * bytes, x + from, (size_t)bytes);
         else
-            memset(room + i * bytes, 0, (size_t)bytes);
+            memset(scratch + i * bytes, 0, (size_t)bytes);
     }
-    cpu_transpose((size_t)unit, to, u->cols * unit, room, bytes, bytes / unit, u->cols);
+    cpu_transpose((size_t)unit, to, u->cols * unit, scratch, bytes, bytes / unit, u->cols);
 }
 
 // Packs n elements of taps and channels, from element `first` on, for one panel of positions.
-static void pack_spots(const struct convolution *v, const struct spots *s, int64_t group, int64_t first,
-                       int64_t n, char *room, char *to) {
+static void pack_positions(const struct convolution *v, const struct positions *s, int64_t group,
+                           int64_t first, int64_t n, char *scratch, char *to) {
     const int64_t cols = v->kernels->cols, *kernel = v->kernel, end = first + n;
     for (int64_t k = first, part; k < end; k += part) {
         int64_t at = k / v->channels, channel = k % v->channels;
         const int64_t tap[CONV_AXES] = {at / kernel[2] / kernel[1], at / kernel[2] % kernel[1],
                                         at % kernel[2]};
         part = MIN_OF(v->channels - channel, end - k);
-        pack_tap(v, s, tap, group * v->group_step + channel * v->item, part * v->item, room, to);
+        pack_tap(v, s, tap, group * v->group_step + channel * v->item, part * v->item, scratch, to);
         to += part * cols * v->item;
     }
     memset(to, 0, (size_t)((round_up(n, v->kernels->step) - n) * cols * v->item));
@@ -164,7 +164,7 @@ static void pack_spots(const struct convolution *v, const struct spots *s, int64
 struct tile {
     int64_t group, row, panels, k;
     int64_t output, outputs; // the first output, and their number, rounded up to whole panels
-    char *spots, *sums, *room;
+    char *positions, *sums, *scratch;
 };
 
 // Multiplies all outputs of a tile by all of its positions, over n elements of taps and channels.
@@ -176,8 +176,8 @@ static void multiply(const struct convolution *v, const struct tile *t, int64_t 
         const char *w = v->packed + t->group * group_bytes(v) + (t->output + i) * line_bytes(v) +
                         t->k * u->rows * v->item;
         for (int64_t p = 0; p < t->panels; p++)
-            u->run(padded, w, t->spots + p * panel, t->sums + (p * t->outputs + i) * u->cols * sum, u->cols,
-                   t->k > 0);
+            u->run(padded, w, t->positions + p * panel, t->sums + (p * t->outputs + i) * u->cols * sum,
+                   u->cols, t->k > 0);
     }
 }
 
@@ -195,19 +195,20 @@ static void finish(const struct convolution *v, const struct tile *t, int64_t p)
         return;
     }
     row_fn *narrow = cpu_level()->rows->cast[v->dtype][u->sum];
-    cpu_transpose((size_t)sum, t->room, outputs * sum, sums, u->cols * sum, count, outputs);
+    cpu_transpose((size_t)sum, t->scratch, outputs * sum, sums, u->cols * sum, count, outputs);
     for (int64_t i = 0; i < count; i++)
-        cpu_call_row(narrow, y + i * width * v->item, t->room + i * outputs * sum, NULL, NULL, outputs);
+        cpu_call_row(narrow, y + i * width * v->item, t->scratch + i * outputs * sum, NULL, NULL, outputs);
 }
 
 static void run_tile(const struct convolution *v, struct tile *t) {
     const struct gemm_kernel *u = v->kernels;
-    struct spots s;
+    struct positions s;
     for (t->k = 0; t->k < length_of(v); t->k += v->chunk) {
         int64_t n = MIN_OF(v->chunk, length_of(v) - t->k);
         for (int64_t p = 0; p < t->panels; p++) {
-            read_spots(v, t->row + p * u->cols, &s);
-            pack_spots(v, &s, t->group, t->k, n, t->room, t->spots + p * v->chunk * u->cols * v->item);
+            read_positions(v, t->row + p * u->cols, &s);
+            pack_positions(v, &s, t->group, t->k, n, t->scratch,
+                           t->positions + p * v->chunk * u->cols * v->item);
         }
         multiply(v, t, n);
     }
@@ -222,10 +223,11 @@ void conv_panels(const void *convolution, int64_t from, int64_t to) {
     const int64_t patches = round_up(v->tile_rows * v->chunk * v->item, 64) + GEMM_SLACK,
                   sums = v->tile_rows * v->tile_cols * sum;
     struct tile t;
-    t.spots = cpu_scratch(SCRATCH_PACK, (size_t)patches);
+    t.positions = cpu_scratch(SCRATCH_PACK, (size_t)patches);
     t.sums = cpu_scratch(SCRATCH_RESULT, (size_t)sums);
-    t.room = cpu_scratch(SCRATCH_WORK, (size_t)(u->cols * MAX_OF(v->channels * v->item, v->tile_cols * sum)));
-    if (!t.spots || !t.sums || !t.room) {
+    t.scratch =
+        cpu_scratch(SCRATCH_WORK, (size_t)(u->cols * MAX_OF(v->channels * v->item, v->tile_cols * sum)));
+    if (!t.positions || !t.sums || !t.scratch) {
         atomic_store(&v->failed, true);
         return;
     }

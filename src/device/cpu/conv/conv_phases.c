@@ -68,13 +68,13 @@ bool conv_has_phases(const struct convolution *v) {
 
 bool conv_phases(const struct convolution *v, const struct conv_kernel *w) {
     int64_t phases = 1, most = v->batch;
-    struct conv_room room = {0};
+    struct conv_buffer buffer = {0};
     for (int i = 0; i < CONV_AXES; i++) {
         int64_t gap = v->axis[i].input_dilation;
         phases *= MIN_OF(gap, v->out[i]);
         most *= (v->out[i] + gap - 1) / gap;
     }
-    char *y = conv_open_room(&room, most * v->groups * v->outputs * v->item);
+    char *y = conv_open_buffer(&buffer, most * v->groups * v->outputs * v->item);
     bool ok = y;
     for (int64_t p = 0; ok && p < phases; p++) {
         struct convolution part = *v;
@@ -94,6 +94,6 @@ bool conv_phases(const struct convolution *v, const struct conv_kernel *w) {
         if (ok)
             spread(v, &part, phase, meets ? y : NULL);
     }
-    conv_close_room(&room);
+    conv_close_buffer(&buffer);
     return ok;
 }

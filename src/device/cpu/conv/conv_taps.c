@@ -11,7 +11,7 @@
 #include "device/cpu/rows/operands.h"
 
 enum {
-    SPOTS = 4,            // neighbouring positions that are computed at once
+    POSITIONS = 4,        // neighbouring positions that are computed at once
     VECTORS = 4,          // vectors of channels per position
     PARTS = 32,           // at most,
     PART_LEAST = 1 << 18, // products per part
@@ -55,31 +55,31 @@ struct run {
 
 #define ADD(name, type)                                                                            \
     GEMM_FUSED static inline __attribute__((always_inline)) void add_vectors_##name(               \
-        int spots, int vectors, const struct run *r, int64_t at) {                                 \
+        int positions, int vectors, const struct run *r, int64_t at) {                             \
         GEMM_CONTRACT                                                                              \
-        vector_##name sum[SPOTS][VECTORS] = {{{0}}};                                               \
+        vector_##name sum[POSITIONS][VECTORS] = {{{0}}};                                           \
         const char *x = r->x + at, *w = r->w + at;                                                 \
         for (int64_t t = 0; t < r->n; t++, x += r->next, w += r->w_next)                           \
             _Pragma("GCC unroll 4") for (int j = 0; j < vectors; j++) {                            \
                 vector_##name by = ((const vector_##name *)w)[j];                                  \
-                _Pragma("GCC unroll 4") for (int i = 0; i < spots; i++) sum[i][j] +=               \
+                _Pragma("GCC unroll 4") for (int i = 0; i < positions; i++) sum[i][j] +=           \
                     ((const vector_##name *)(x + i * r->apart))[j] * by;                           \
             }                                                                                      \
-        _Pragma("GCC unroll 4") for (int i = 0; i < spots; i++)                                    \
+        _Pragma("GCC unroll 4") for (int i = 0; i < positions; i++)                                \
             _Pragma("GCC unroll 4") for (int j = 0; j < vectors; j++)(                             \
                 (vector_##name *)(r->sum + i * r->bytes + at))[j] += sum[i][j];                    \
     }                                                                                              \
     GEMM_FUSED static inline                                                                       \
-        __attribute__((always_inline)) void add_of_##name(int spots, const struct run *r) {        \
+        __attribute__((always_inline)) void add_of_##name(int positions, const struct run *r) {    \
         GEMM_CONTRACT                                                                              \
         const int64_t vector = sizeof(vector_##name);                                              \
         int64_t at = 0;                                                                            \
         for (; at + VECTORS * vector <= r->bytes; at += VECTORS * vector)                          \
-            add_vectors_##name(spots, VECTORS, r, at);                                             \
+            add_vectors_##name(positions, VECTORS, r, at);                                         \
         for (; at + vector <= r->bytes; at += vector)                                              \
-            add_vectors_##name(spots, 1, r, at);                                                   \
+            add_vectors_##name(positions, 1, r, at);                                               \
         for (; at < r->bytes; at += (int64_t)sizeof(type))                                         \
-            for (int i = 0; i < spots; i++) {                                                      \
+            for (int i = 0; i < positions; i++) {                                                  \
                 type sum = 0;                                                                      \
                 for (int64_t t = 0; t < r->n; t++)                                                 \
                     sum += *(const type *)(const void *)(r->x + i * r->apart + t * r->next + at) * \
@@ -87,12 +87,12 @@ struct run {
                 *(type *)(void *)(r->sum + i * r->bytes + at) += sum;                              \
             }                                                                                      \
     }                                                                                              \
-    GEMM_FUSED static void add_##name(int64_t spots, const struct run *r) {                        \
-        switch (spots) {                                                                           \
+    GEMM_FUSED static void add_##name(int64_t positions, const struct run *r) {                    \
+        switch (positions) {                                                                       \
         case 1: add_of_##name(1, r); break;                                                        \
         case 2: add_of_##name(2, r); break;                                                        \
         case 3: add_of_##name(3, r); break;                                                        \
-        default: add_of_##name(SPOTS, r);                                                          \
+        default: add_of_##name(POSITIONS, r);                                                      \
         }                                                                                          \
     }
 ADD(f32, float)
@@ -112,7 +112,7 @@ struct line {
     char *sum;
 };
 
-static void add(const struct taps *t, const struct line *l, int64_t o, int64_t spots, int64_t from,
+static void add(const struct taps *t, const struct line *l, int64_t o, int64_t positions, int64_t from,
                 int64_t to) {
     const struct conv_axis *a = &t->v->axis[2];
     const int64_t step = t->x.step[2], first = o * a->stride + from * a->dilation - a->low;
@@ -126,7 +126,7 @@ static void add(const struct taps *t, const struct line *l, int64_t o, int64_t s
                     .w_next = t->w.step[2],
                     .sum = l->sum + o * t->bytes,
                     .bytes = t->bytes};
-    (t->v->dtype == ZL_FLOAT64 ? add_f64 : add_f32)(spots, &r);
+    (t->v->dtype == ZL_FLOAT64 ? add_f64 : add_f32)(positions, &r);
 }
 
 // first_tap() returns the first tap that lies inside of x for element o of a line, end_tap() the one after
@@ -139,8 +139,8 @@ static int64_t first_tap(const struct convolution *v, int64_t o) {
 
 static int64_t end_tap(const struct convolution *v, int64_t o) {
     const struct conv_axis *a = &v->axis[2];
-    int64_t room = v->in[2] - 1 + a->low - o * a->stride;
-    return room < 0 ? 0 : MIN_OF(room / a->dilation + 1, v->kernel[2]);
+    int64_t most = v->in[2] - 1 + a->low - o * a->stride;
+    return most < 0 ? 0 : MIN_OF(most / a->dilation + 1, v->kernel[2]);
 }
 
 // Adds a row of taps to a row of the result: neighbouring positions together for the taps that all of them
@@ -148,7 +148,7 @@ static int64_t end_tap(const struct convolution *v, int64_t o) {
 static void add_line(const struct taps *t, const struct line *l) {
     const struct convolution *v = t->v;
     for (int64_t o = 0, n; o < v->out[2]; o += n) {
-        n = MIN_OF(SPOTS, v->out[2] - o);
+        n = MIN_OF(POSITIONS, v->out[2] - o);
         int64_t from = first_tap(v, o), to = MAX_OF(end_tap(v, o + n - 1), from);
         add(t, l, o, n, from, to);
         for (int64_t i = o; i < o + n; i++) {
@@ -181,9 +181,9 @@ static void add_parts(const void *context, int64_t part, int64_t end) {
 // Running ---------------------------------------------------------------------------------------------------
 
 // Sets *out to array k, whose first axis is the channels and whose last is the batch: in place if the
-// channels are contiguous, else a copy in room.
+// channels are contiguous, else a copy in buffer.
 static bool bring(const struct convolution *v, const struct conv_kernel *k, struct lines *out,
-                  struct conv_room *room) {
+                  struct conv_buffer *buffer) {
     const int64_t *lies = k->stride;
     int64_t dense[CONV_AXES + 2];
     out->data = k->data;
@@ -192,7 +192,7 @@ static bool bring(const struct convolution *v, const struct conv_kernel *k, stru
         for (int i = 1; i < k->ndim; i++)
             dense[i] *= k->dim[0];
         dense[0] = 1;
-        char *to = conv_open_room(room, k->size * v->item);
+        char *to = conv_open_buffer(buffer, k->size * v->item);
         if (!(out->data = to))
             return false;
         cpu_copy((size_t)v->item, k->ndim, k->dim, to, dense, k->data, lies);
@@ -218,15 +218,15 @@ static void add_sums(const struct taps *t) {
 bool conv_taps(const struct convolution *v, const struct conv_kernel *x, const struct conv_kernel *w) {
     struct taps t = {.v = v, .bytes = v->groups * v->item, .lines = v->channels * v->kernel[1]};
     const double products = (double)(v->rows * v->groups) * (double)(v->taps * v->channels);
-    struct conv_room room[3] = {{0}};
+    struct conv_buffer buffer[3] = {{0}};
     t.parts = (int64_t)MIN_OF(products / PART_LEAST + 1, MIN_OF(PARTS, (double)t.lines));
-    t.sum = conv_open_room(&room[2], t.parts * v->rows * t.bytes);
-    bool ok = t.sum && bring(v, x, &t.x, &room[0]) && bring(v, w, &t.w, &room[1]);
+    t.sum = conv_open_buffer(&buffer[2], t.parts * v->rows * t.bytes);
+    bool ok = t.sum && bring(v, x, &t.x, &buffer[0]) && bring(v, w, &t.w, &buffer[1]);
     if (ok) {
         cpu_split(t.parts, 1, add_parts, &t);
         add_sums(&t);
     }
-    for (size_t i = 0; i < COUNT(room); i++)
-        conv_close_room(&room[i]);
+    for (size_t i = 0; i < COUNT(buffer); i++)
+        conv_close_buffer(&buffer[i]);
     return ok;
 }

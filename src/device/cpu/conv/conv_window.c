@@ -39,21 +39,22 @@ static int64_t tap_of(const struct conv_window *w, int64_t tap) {
     const struct convolution *v = w->v;
     const int64_t *kernel = v->kernel;
     const int64_t at[CONV_AXES] = {tap / kernel[2] / kernel[1], tap / kernel[2] % kernel[1], tap % kernel[2]};
-    const int64_t apart[CONV_AXES] = {w->plane, v->axis[1].dilation * w->line, v->axis[2].dilation * w->spot};
+    const int64_t apart[CONV_AXES] = {w->plane, v->axis[1].dilation * w->line,
+                                      v->axis[2].dilation * w->position};
     int64_t bytes = 0;
     for (int i = 0; i < CONV_AXES; i++)
         bytes += (v->flip ? kernel[i] - 1 - at[i] : at[i]) * apart[i];
     return bytes;
 }
 
-bool conv_window_open(struct conv_window *w, const struct convolution *v, int64_t spots, zl_dtype dtype) {
+bool conv_window_open(struct conv_window *w, const struct convolution *v, int64_t positions, zl_dtype dtype) {
     *w = (struct conv_window){.v = v, .item = (int64_t)zl_dtype_size(dtype), .filled = -1};
     w->width = reach(v, 2, v->out[2]);
-    w->spot = v->channels * w->item;
-    w->line = w->width * w->spot;
+    w->position = v->channels * w->item;
+    w->line = w->width * w->position;
     w->plane = w->line * reach(v, 1, v->tile_rows);
     w->widen = dtype == v->dtype ? NULL : cpu_level()->rows->cast[dtype][v->dtype];
-    const int64_t spare = spots * v->axis[2].stride * w->spot,
+    const int64_t spare = positions * v->axis[2].stride * w->position,
                   bytes = round_up(w->plane * v->kernel[0] + spare, 64);
     w->x = cpu_scratch(SCRATCH_PACK, (size_t)(bytes + v->taps * (int64_t)sizeof w->tap[0]));
     if (!w->x)
@@ -64,12 +65,12 @@ bool conv_window_open(struct conv_window *w, const struct convolution *v, int64_
     return true;
 }
 
-static void copy_spots(const struct conv_window *w, char *to, const char *from, int64_t count) {
+static void copy_positions(const struct conv_window *w, char *to, const char *from, int64_t count) {
     const struct convolution *v = w->v;
-    const int64_t spot = v->channels * v->item;
-    const bool is_dense = v->step[2] == spot;
-    const int64_t pieces = is_dense ? 1 : count, bytes = is_dense ? count * spot : spot;
-    for (int64_t i = 0; i < pieces; i++, to += w->spot, from += v->step[2])
+    const int64_t position = v->channels * v->item;
+    const bool is_dense = v->step[2] == position;
+    const int64_t pieces = is_dense ? 1 : count, bytes = is_dense ? count * position : position;
+    for (int64_t i = 0; i < pieces; i++, to += w->position, from += v->step[2])
         if (w->widen)
             cpu_call_row(w->widen, to, from, NULL, NULL, bytes / v->item);
         else
@@ -85,11 +86,11 @@ static void copy_line(const struct conv_window *w, int64_t first, int64_t second
     const int64_t count = is_inside ? MAX_OF(MIN_OF(v->in[2] - skipped, w->width - before), 0) : 0;
     const char *from = v->x + w->batch * v->batch_step + w->group * v->group_step + first * v->step[0] +
                        second * v->step[1] + skipped * v->step[2];
-    memset(to, 0, (size_t)(before * w->spot));
+    memset(to, 0, (size_t)(before * w->position));
     if (count > 0)
-        copy_spots(w, to + before * w->spot, from, count);
-    to += (before + count) * w->spot;
-    memset(to, 0, (size_t)((w->width - before - count) * w->spot));
+        copy_positions(w, to + before * w->position, from, count);
+    to += (before + count) * w->position;
+    memset(to, 0, (size_t)((w->width - before - count) * w->position));
 }
 
 void conv_window_fill(struct conv_window *w, int64_t part, int64_t panels, int64_t *first, int64_t *end) {

@@ -19,13 +19,13 @@ enum {
     COLS_LEAST = 128,
 };
 
-void *conv_open_room(struct conv_room *room, int64_t bytes) {
-    return room->data = allocator_get((size_t)bytes, &room->bytes);
+void *conv_open_buffer(struct conv_buffer *buffer, int64_t bytes) {
+    return buffer->data = allocator_get((size_t)bytes, &buffer->bytes);
 }
 
-void conv_close_room(struct conv_room *room) {
-    if (room->data)
-        allocator_put(room->data, room->bytes);
+void conv_close_buffer(struct conv_buffer *buffer) {
+    if (buffer->data)
+        allocator_put(buffer->data, buffer->bytes);
 }
 
 // Patches ---------------------------------------------------------------------------------------------------
@@ -35,8 +35,8 @@ static void copy_run(const struct convolution *v, char *to, const char *from, in
     const struct conv_axis *a = &v->axis[2];
     int64_t first = o * a->stride - a->low, count = v->kernel[2];
     int64_t before = MIN_OF(MAX_OF(-first, 0), count),
-            behind = MIN_OF(MAX_OF(first + count - v->in[2], 0), count);
-    int64_t inside = MAX_OF(count - before - behind, 0);
+            after = MIN_OF(MAX_OF(first + count - v->in[2], 0), count);
+    int64_t inside = MAX_OF(count - before - after, 0);
     if (inside == 0)
         before = count;
     memset(to, 0, (size_t)(before * bytes));
@@ -55,7 +55,7 @@ static void copy_taps(const struct convolution *v, char *to, const char *from, i
     }
 }
 
-static void copy_patch(const struct convolution *v, char *to, const char *from, const struct spot *s) {
+static void copy_patch(const struct convolution *v, char *to, const char *from, const struct position *s) {
     const struct conv_axis *a = &v->axis[2];
     int64_t bytes = v->channels * v->item, run = bytes * v->kernel[2];
     bool is_run = a->dilation == 1 && a->input_dilation == 1 && !v->flip && v->step[2] == bytes;
@@ -82,10 +82,10 @@ static bool set_patches(const struct convolution *v, struct gemm *g, int64_t row
         return true;
     }
     char *to = cpu_scratch(SCRATCH_WORK, (size_t)(g->m * g->k * v->item));
-    struct spot s = spot_of(v, row);
+    struct position s = position_of(v, row);
     g->a_row = g->k;
     g->a = to;
-    for (int64_t i = 0; to && i < g->m; i++, to += g->k * v->item, conv_next_spot(v, &s))
+    for (int64_t i = 0; to && i < g->m; i++, to += g->k * v->item, conv_next_position(v, &s))
         copy_patch(v, to, from, &s);
     return to != NULL;
 }
@@ -154,13 +154,13 @@ static void set_axes(struct convolution *v, const struct call *c) {
     v->outputs = w->dim[0] / how.groups;
 }
 
-// Sets x: in place if its channels are contiguous, else a copy in room.
-static bool set_input(struct convolution *v, zl_array x, union scalar *value, struct conv_room *room) {
+// Sets x: in place if its channels are contiguous, else a copy in buffer.
+static bool set_input(struct convolution *v, zl_array x, union scalar *value, struct conv_buffer *buffer) {
     int64_t dense[CONV_AXES + 2], *stride = array_stride(x);
     int last = x->ndim - 1;
     v->x = array_data(x, value);
     if (stride[last] != 1 && x->dim[last] > 1) {
-        char *to = conv_open_room(room, x->size * v->item);
+        char *to = conv_open_buffer(buffer, x->size * v->item);
         if (!to)
             return false;
         shape_row_major(x->ndim, x->dim, dense);
@@ -188,7 +188,8 @@ static bool is_product(const struct convolution *v) {
 }
 
 // Copies w so that in each group, which has `inner` elements of the first axis, this axis becomes the last.
-static void turn_kernel(const struct convolution *v, const struct conv_kernel *w, int64_t inner, char *to) {
+static void transpose_kernel(const struct convolution *v, const struct conv_kernel *w, int64_t inner,
+                             char *to) {
     int64_t dim[CONV_AXES + 2], stride[CONV_AXES + 2];
     shape_row_major(w->ndim, w->dim, stride);
     stride[0] = 1;
@@ -217,39 +218,40 @@ static int64_t even_step(const struct conv_kernel *w) {
     return step ? step : 1;
 }
 
-// Sets w as (groups, outputs, taps, channels), in place or as a copy in room. If products are so small that
+// Sets w as (groups, outputs, taps, channels), in place or as a copy in buffer. If products are so small that
 // they are not packed, the outputs are the last axis of the copy.
-static bool set_kernel(struct convolution *v, const struct conv_kernel *w, struct conv_room *room) {
+static bool set_kernel(struct convolution *v, const struct conv_kernel *w, struct conv_buffer *buffer) {
     int64_t dense[CONV_AXES + 2], k = v->taps * v->channels, step = even_step(w);
     struct gemm g = {.m = v->tile_rows, .n = v->tile_cols, .k = k, .b_col = 1, .c_col = 1};
-    bool turned = v->outputs > 1 && cpu_is_tiny(v->dtype, &g);
-    bool lies = !turned && w->stride[0] > 0 && step > 0 && (w->stride[0] == 1 || step == 1);
+    bool transposed = v->outputs > 1 && cpu_is_tiny(v->dtype, &g);
+    bool in_place = !transposed && w->stride[0] > 0 && step > 0 && (w->stride[0] == 1 || step == 1);
     v->w = w->data;
-    v->w_row = lies ? step : turned ? v->outputs : 1;
-    v->w_col = lies ? w->stride[0] : turned ? 1 : k;
-    v->w_group = lies ? v->outputs * w->stride[0] : v->outputs * k;
-    if (lies)
+    v->w_row = in_place ? step : transposed ? v->outputs : 1;
+    v->w_col = in_place ? w->stride[0] : transposed ? 1 : k;
+    v->w_group = in_place ? v->outputs * w->stride[0] : v->outputs * k;
+    if (in_place)
         return true;
-    char *to = conv_open_room(room, w->size * v->item);
+    char *to = conv_open_buffer(buffer, w->size * v->item);
     if (!(v->w = to))
         return false;
     shape_row_major(w->ndim, w->dim, dense);
-    if (turned)
-        turn_kernel(v, w, v->outputs, to);
+    if (transposed)
+        transpose_kernel(v, w, v->outputs, to);
     else
         cpu_copy((size_t)v->item, w->ndim, w->dim, to, dense, w->data, w->stride);
     return true;
 }
 
-// Sets w to a copy in room, (taps, channels) in the dtype of sums.
-static bool set_channel_kernels(struct convolution *v, const struct conv_kernel *w, struct conv_room *room) {
+// Sets w to a copy in buffer, (taps, channels) in the dtype of sums.
+static bool set_channel_kernels(struct convolution *v, const struct conv_kernel *w,
+                                struct conv_buffer *buffer) {
     zl_dtype wide = v->dtype == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32;
     int64_t size = (int64_t)zl_dtype_size(wide);
-    char *to = conv_open_room(room, w->size * (size + v->item));
+    char *to = conv_open_buffer(buffer, w->size * (size + v->item));
     if (!to)
         return false;
     char *narrow = wide == v->dtype ? to : to + w->size * size;
-    turn_kernel(v, w, v->groups, narrow);
+    transpose_kernel(v, w, v->groups, narrow);
     if (narrow != to)
         cpu_call_row(cpu_level()->rows->cast[wide][v->dtype], to, narrow, NULL, NULL, w->size);
     v->w = to;
@@ -268,50 +270,50 @@ static void run(const struct convolution *v, parts_fn *f, int64_t parts) {
 }
 
 // Chooses an algorithm, prepares the kernels for it and runs it.
-static bool convolve(struct convolution *v, const struct conv_kernel *w, struct conv_room *room) {
+static bool convolve(struct convolution *v, const struct conv_kernel *w, struct conv_buffer *buffer) {
     bool by_channel = v->channels == 1 && v->outputs == 1 && v->groups > 1 && v->group_step == v->item &&
                       v->dtype != ZL_COMPLEX64;
     bool by_line = conv_has_lines(v);
     if (by_channel || by_line) {
-        if (!set_channel_kernels(v, w, &room[0]))
+        if (!set_channel_kernels(v, w, &buffer[0]))
             return false;
         if (by_line)
-            conv_turn_lines(v, room[0].data);
+            conv_reverse_lines(v, buffer[0].data);
         run(v, by_line ? conv_lines : conv_channels, by_line ? conv_line_parts(v) : v->rows);
         return true;
     }
-    if (!set_kernel(v, w, &room[0]))
+    if (!set_kernel(v, w, &buffer[0]))
         return false;
     if (conv_has_tiles(v)) {
-        if (!conv_pack_tiles(v, &room[1]))
+        if (!conv_pack_tiles(v, &buffer[1]))
             return false;
         run(v, conv_tiles, conv_tile_parts(v));
         return true;
     }
-    if (conv_has_spots(v)) {
-        if (!conv_pack_spots(v, &room[1]))
+    if (conv_has_positions(v)) {
+        if (!conv_pack_positions(v, &buffer[1]))
             return false;
-        run(v, conv_positions, conv_spot_parts(v));
+        run(v, conv_positions, conv_position_parts(v));
         return true;
     }
     if (!conv_has_panels(v)) {
         run(v, multiply_tiles, v->groups * v->row_tiles * v->col_tiles);
         return true;
     }
-    if (!conv_pack_kernels(v, &room[1]))
+    if (!conv_pack_kernels(v, &buffer[1]))
         return false;
     run(v, conv_panels, conv_panel_parts(v));
     return true;
 }
 
 bool conv_run(struct convolution *v, const struct conv_kernel *w) {
-    struct conv_room room[2] = {{0}};
+    struct conv_buffer buffer[2] = {{0}};
     atomic_init(&v->failed, false);
     v->is_product = is_product(v);
     cut(v);
-    bool ok = convolve(v, w, room);
-    conv_close_room(&room[0]);
-    conv_close_room(&room[1]);
+    bool ok = convolve(v, w, buffer);
+    conv_close_buffer(&buffer[0]);
+    conv_close_buffer(&buffer[1]);
     return ok && !atomic_load(&v->failed);
 }
 
@@ -320,30 +322,30 @@ static bool compute(const struct call *c, char *y) {
     zl_array x = c->in[0], out = call_output(c, 0);
     struct convolution v = {.dtype = (zl_dtype)out->dtype, .item = (int64_t)array_item(out), .y = y};
     union scalar value[2];
-    struct conv_room room = {0};
+    struct conv_buffer buffer = {0};
     set_axes(&v, c);
     struct conv_kernel w = kernel_of(c->in[1], &value[1]);
     if (conv_has_taps(&v)) {
-        struct conv_kernel lies = kernel_of(x, &value[0]);
-        return conv_taps(&v, &lies, &w);
+        struct conv_kernel input = kernel_of(x, &value[0]);
+        return conv_taps(&v, &input, &w);
     }
-    bool ok = set_input(&v, x, &value[0], &room);
+    bool ok = set_input(&v, x, &value[0], &buffer);
     ok = ok && (conv_has_phases(&v) ? conv_phases(&v, &w) : conv_run(&v, &w));
-    conv_close_room(&room);
+    conv_close_buffer(&buffer);
     return ok;
 }
 
 bool cpu_conv(const struct call *c) {
     zl_array out = call_output(c, 0);
     int64_t dense[CONV_AXES + 2];
-    struct conv_room room = {0};
+    struct conv_buffer buffer = {0};
     if (array_is(out, ARRAY_CONTIGUOUS))
         return compute(c, cpu_data(out));
-    char *y = conv_open_room(&room, out->size * (int64_t)array_item(out));
+    char *y = conv_open_buffer(&buffer, out->size * (int64_t)array_item(out));
     bool ok = y && compute(c, y);
     shape_row_major(out->ndim, out->dim, dense);
     if (ok)
         cpu_copy(array_item(out), out->ndim, out->dim, cpu_data(out), array_stride(out), y, dense);
-    conv_close_room(&room);
+    conv_close_buffer(&buffer);
     return ok;
 }

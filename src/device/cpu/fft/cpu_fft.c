@@ -92,7 +92,7 @@ static void run_whole(const struct transform *t, struct fft_lines *l, char *cons
         store_complex(t, to, l->lanes, t->n, l->re, l->im);
         return;
     }
-    char *behind[LANES];
+    char *second[LANES];
     transform_pairs(t, l, from);
     if (t->which == FFT_INVERSE)
         negate(l->spare_im, (t->half + 1) * l->lanes);
@@ -100,8 +100,8 @@ static void run_whole(const struct transform *t, struct fft_lines *l, char *cons
     reverse(l->spare_re + l->lanes, t->half - 1, l->lanes, 1, l->re);
     reverse(l->spare_im + l->lanes, t->half - 1, l->lanes, -1, l->im);
     for (int64_t i = 0; i < l->lanes; i++)
-        behind[i] = to[i] + (t->half + 1) * t->step[TO];
-    store_complex(t, behind, l->lanes, t->half - 1, l->re, l->im);
+        second[i] = to[i] + (t->half + 1) * t->step[TO];
+    store_complex(t, second, l->lanes, t->half - 1, l->re, l->im);
 }
 
 // Complex to real -------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ bool cpu_fft(const struct call *c) {
     zl_array x = c->in[0], out = call_output(c, 0);
     const int64_t *arg = call_args(c);
     struct transform t = {.which = (enum fft)arg[0], .n = arg[2], .scale = (float)op_arg_double(arg[3])};
-    OP_ROOM(int64_t, dim, out->ndim);
+    OP_TEMP(int64_t, dim, out->ndim);
     atomic_init(&t.failed, false);
     t.half = t.n / 2;
     t.whole = x->dtype == ZL_FLOAT32 && t.which != FFT_REAL;

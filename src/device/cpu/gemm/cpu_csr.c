@@ -91,7 +91,7 @@ static bool run_parts(const struct csr *c, csr_part *part) {
     int64_t work = c->rows + c->entries;
     double bytes = (double)work * (double)(c->item * (c->width + 1) + (int64_t)zl_dtype_size(c->index));
     int parts = bytes < CPU_SPLIT || pool_threads() < 2 ? 1 : pool_threads() * PIECES;
-    OP_ROOM(int64_t, bound, parts + 1);
+    OP_TEMP(int64_t, bound, parts + 1);
     if (!bound || (number_at(c, c->pointers, 0) != 0))
         return false;
     bound[0] = 0;

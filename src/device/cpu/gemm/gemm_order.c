@@ -15,10 +15,6 @@ enum {
     SMALL_BYTES = 1 << 18, // of b, which stays in L2
 };
 
-static int64_t divide_up(int64_t count, int64_t by) {
-    return (count + by - 1) / by;
-}
-
 bool gemm_is_along(const struct gemm *g) {
     return g->b_row == 1;
 }

@@ -47,10 +47,6 @@ struct own {
     atomic_bool *failed; // memory ran out
 };
 
-static int64_t divide_up(int64_t count, int64_t by) {
-    return (count + by - 1) / by;
-}
-
 // Packing ---------------------------------------------------------------------------------------------------
 
 static size_t packed_bytes(const struct own *o, int64_t columns) {
@@ -69,11 +65,11 @@ static char *packed_b(const struct own *o, const struct gemm_chain *chain, int64
 
 // Flips bits in each byte; count is a multiple of 16.
 static void flip_bytes(char *bytes, int64_t count, uint8_t bits) {
-    const bytes16 turned = (bytes16){0} + bits;
-    for (int64_t i = 0; i < count; i += (int64_t)sizeof turned) {
+    const bytes16 flipped = (bytes16){0} + bits;
+    for (int64_t i = 0; i < count; i += (int64_t)sizeof flipped) {
         bytes16 x;
         memcpy(&x, bytes + i, sizeof x);
-        x ^= turned;
+        x ^= flipped;
         memcpy(bytes + i, &x, sizeof x);
     }
 }

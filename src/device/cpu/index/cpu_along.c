@@ -123,7 +123,7 @@ static void cut_row(struct layout *l) {
 bool cpu_take_along(const struct call *c) {
     union scalar room[2];
     zl_array x = c->in[0], out = call_output(c, 0);
-    OP_ROOM(int64_t, stride, x->ndim);
+    OP_TEMP(int64_t, stride, x->ndim);
     struct along a;
     if (!stride)
         return false;
@@ -173,7 +173,7 @@ static void run_put(struct along *a) {
 bool cpu_put_along(const struct call *c) {
     union scalar room[2];
     zl_array out = call_output(c, 0), values = c->in[2];
-    OP_ROOM(int64_t, stride, out->ndim);
+    OP_TEMP(int64_t, stride, out->ndim);
     if (!stride)
         return false;
     struct along a;

@@ -33,7 +33,7 @@ static void put(int update, zl_dtype dtype, zl_array x, char *to, const int64_t 
 bool cpu_slice_update(const struct call *c) {
     zl_array out = call_output(c, 0);
     const int64_t *start = call_args(c) + 1, *stop = start + out->ndim, *step = stop + out->ndim;
-    OP_ROOM(int64_t, stride, out->ndim);
+    OP_TEMP(int64_t, stride, out->ndim);
     if (!stride)
         return false;
     int64_t offset = 0;

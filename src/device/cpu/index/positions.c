@@ -19,7 +19,7 @@ bool cpu_indices_open(struct indices *i, zl_array a) {
     i->room = NULL;
     if (is_regular(i, a))
         return true;
-    OP_ROOM(int64_t, dense, a->ndim);
+    OP_TEMP(int64_t, dense, a->ndim);
     if (!dense || !(i->room = memory_alloc(array_item(a) * (size_t)a->size)))
         return false;
     shape_row_major(a->ndim, a->dim, dense);

@@ -51,7 +51,7 @@ static struct block block_at(const struct factor *f, char *a, int lead, int row,
     return (struct block){at(f, a, lead, row, col), 1, lead};
 }
 
-static struct block turned(struct block b) {
+static struct block transposed(struct block b) {
     return (struct block){b.data, b.col, b.row};
 }
 
@@ -112,7 +112,7 @@ struct corner {
     const struct factor *f;
     bool upper;
     int64_t m, k;
-    struct block left, right, corner, room;
+    struct block left, right, corner, workspace;
 };
 
 static struct block moved(const struct factor *f, struct block b, int64_t row, int64_t col) {
@@ -125,7 +125,7 @@ static void right_strips(const void *context, int64_t from, int64_t to) {
     for (; from < to; from++) {
         int64_t col = from * STRIP, n = MIN_OF(STRIP, c->k - col), first = c->upper ? 0 : col;
         int64_t last = c->upper ? col + n : c->k;
-        struct block out = moved(c->f, c->room, 0, col);
+        struct block out = moved(c->f, c->workspace, 0, col);
         multiply(c->f, c->m, n, last - first, moved(c->f, c->corner, 0, first),
                  moved(c->f, c->right, first, col), out, false);
         negate(c->f, out.data, out.data, c->m * n);
@@ -138,7 +138,7 @@ static void left_strips(const void *context, int64_t from, int64_t to) {
         int64_t row = from * STRIP, m = MIN_OF(STRIP, c->m - row), first = c->upper ? row : 0;
         int64_t last = c->upper ? c->m : row + m;
         multiply(c->f, m, c->k, last - first, moved(c->f, c->left, row, first),
-                 moved(c->f, c->room, first, 0), moved(c->f, c->corner, row, 0), false);
+                 moved(c->f, c->workspace, first, 0), moved(c->f, c->corner, row, 0), false);
     }
 }
 
@@ -149,7 +149,7 @@ static void invert_corner(const struct corner *c) {
               left_strips, c);
 }
 
-int cpu_invert_triangle(const struct factor *f, bool upper, int n, char *a, int lead, char *room) {
+int cpu_invert_triangle(const struct factor *f, bool upper, int n, char *a, int lead, char *workspace) {
     int info = 0;
     if (n <= TRIANGLE) {
         FUNCTION(trtri_fn, trtri, f, FACTOR_TRTRI);
@@ -157,8 +157,8 @@ int cpu_invert_triangle(const struct factor *f, bool upper, int n, char *a, int 
         return info;
     }
     int n1 = half_of(n, TRIANGLE), n2 = n - n1, m = upper ? n1 : n2;
-    info = cpu_invert_triangle(f, upper, n1, a, lead, room);
-    if (!info && (info = cpu_invert_triangle(f, upper, n2, at(f, a, lead, n1, n1), lead, room)))
+    info = cpu_invert_triangle(f, upper, n1, a, lead, workspace);
+    if (!info && (info = cpu_invert_triangle(f, upper, n2, at(f, a, lead, n1, n1), lead, workspace)))
         info += n1;
     struct block first = {a, 1, lead}, second = block_at(f, a, lead, n1, n1);
     struct corner c = {.f = f,
@@ -168,7 +168,7 @@ int cpu_invert_triangle(const struct factor *f, bool upper, int n, char *a, int 
                        .left = upper ? first : second,
                        .right = upper ? second : first,
                        .corner = upper ? block_at(f, a, lead, 0, n1) : block_at(f, a, lead, n1, 0),
-                       .room = {room, 1, m}};
+                       .workspace = {workspace, 1, m}};
     if (!info)
         invert_corner(&c);
     return info;
@@ -209,41 +209,42 @@ static void solve_right(const struct factor *f, int rows, int n, char *l, int l_
 }
 
 // Computes x = x l^-T, where x is rows x n and l lower triangular.
-static void solve_right_turned(const struct factor *f, int rows, int n, char *l, char *x, int lead) {
+static void solve_right_transposed(const struct factor *f, int rows, int n, char *l, char *x, int lead) {
     if (n <= TRIANGLE) {
         FUNCTION(trsm_fn, trsm, f, FACTOR_TRSM);
         trsm("R", "L", "T", "N", &rows, &n, one_of(f), l, &lead, x, &lead, 1, 1, 1, 1);
         return;
     }
     int n1 = half_of(n, TRIANGLE), n2 = n - n1;
-    solve_right_turned(f, rows, n1, l, x, lead);
-    subtract(f, rows, n2, n1, block_at(f, x, lead, 0, 0), turned(block_at(f, l, lead, n1, 0)),
+    solve_right_transposed(f, rows, n1, l, x, lead);
+    subtract(f, rows, n2, n1, block_at(f, x, lead, 0, 0), transposed(block_at(f, l, lead, n1, 0)),
              block_at(f, x, lead, 0, n1));
-    solve_right_turned(f, rows, n2, at(f, l, lead, n1, n1), at(f, x, lead, 0, n1), lead);
+    solve_right_transposed(f, rows, n2, at(f, l, lead, n1, n1), at(f, x, lead, 0, n1), lead);
 }
 
 // Cholesky --------------------------------------------------------------------------------------------------
 
 // The factored first n1 columns, by which the remaining n - n1 are updated.
-struct pillar {
+struct cholesky_panel {
     const struct factor *f;
     int n, n1, lead;
     char *a;
 };
 
-static void solve_pillar(const void *context, int64_t from, int64_t to) {
-    const struct pillar *p = context;
-    solve_right_turned(p->f, (int)(to - from), p->n1, p->a, at(p->f, p->a, p->lead, p->n1 + (int)from, 0),
-                       p->lead);
+static void solve_cholesky_panel(const void *context, int64_t from, int64_t to) {
+    const struct cholesky_panel *p = context;
+    solve_right_transposed(p->f, (int)(to - from), p->n1, p->a, at(p->f, p->a, p->lead, p->n1 + (int)from, 0),
+                           p->lead);
 }
 
 // Updates strips of the remaining columns, from the diagonal down.
-static void apply_pillar(const void *context, int64_t from, int64_t to) {
-    const struct pillar *p = context;
+static void update_after_panel(const void *context, int64_t from, int64_t to) {
+    const struct cholesky_panel *p = context;
     for (; from < to; from++) {
         int col = p->n1 + (int)from * STRIP, cols = MIN_OF(STRIP, p->n - col);
         struct block left = block_at(p->f, p->a, p->lead, col, 0);
-        subtract(p->f, p->n - col, cols, p->n1, left, turned(left), block_at(p->f, p->a, p->lead, col, col));
+        subtract(p->f, p->n - col, cols, p->n1, left, transposed(left),
+                 block_at(p->f, p->a, p->lead, col, col));
     }
 }
 
@@ -254,12 +255,12 @@ int cpu_blocked_cholesky(const struct factor *f, int n, char *a, int lead) {
         potrf("L", &n, a, &lead, &info, 1);
         return info;
     }
-    struct pillar p = {f, n, half_of(n, TRIANGLE), lead, a};
+    struct cholesky_panel p = {f, n, half_of(n, TRIANGLE), lead, a};
     int n2 = n - p.n1;
     if ((info = cpu_blocked_cholesky(f, p.n1, a, lead)))
         return info;
-    cpu_split(n2, MAX_OF(TRIANGLE, grain_of((double)p.n1 * p.n1 / 2)), solve_pillar, &p);
-    cpu_split((n2 + STRIP - 1) / STRIP, grain_of((double)STRIP * p.n1 * n2 / 2), apply_pillar, &p);
+    cpu_split(n2, MAX_OF(TRIANGLE, grain_of((double)p.n1 * p.n1 / 2)), solve_cholesky_panel, &p);
+    cpu_split((n2 + STRIP - 1) / STRIP, grain_of((double)STRIP * p.n1 * n2 / 2), update_after_panel, &p);
     info = cpu_blocked_cholesky(f, n2, at(f, a, lead, p.n1, p.n1), lead);
     return info ? info + p.n1 : 0;
 }
@@ -292,12 +293,12 @@ int cpu_blocked_lu(const struct factor *f, int m, int n, char *a, int lead, int 
     }
     FUNCTION(laswp_fn, laswp, f, FACTOR_LASWP);
     int n1 = half_of(least, PANEL), n2 = n - n1, next = n1 + 1;
-    char *behind = at(f, a, lead, 0, n1);
+    char *right = at(f, a, lead, 0, n1);
     info = cpu_blocked_lu(f, m, n1, a, lead, pivot);
-    laswp(&n2, behind, &lead, &one, &n1, pivot, &one);
+    laswp(&n2, right, &lead, &one, &n1, pivot, &one);
     struct panel p = {f, m, n1, lead, a};
     cpu_split(n2, grain_of((double)m * n1), apply_panel, &p);
-    int more = cpu_blocked_lu(f, m - n1, n2, at(f, behind, lead, n1, 0), lead, pivot + n1);
+    int more = cpu_blocked_lu(f, m - n1, n2, at(f, right, lead, n1, 0), lead, pivot + n1);
     for (int i = n1; i < least; i++)
         pivot[i] += n1;
     laswp(&n1, a, &lead, &next, &least, pivot, &one);
@@ -326,28 +327,28 @@ static void copy_upper(const struct factor *f, char *a, char *x) {
     }
 }
 
-static void swap_columns(const struct factor *f, char *x, const int *pivot, char *room) {
+static void swap_columns(const struct factor *f, char *x, const int *pivot, char *workspace) {
     size_t bytes = (size_t)f->n * (size_t)f->item;
     for (int i = f->n - 1; i >= 0; i--) {
         char *first = at(f, x, f->n, 0, i), *second = at(f, x, f->n, 0, pivot[i] - 1);
         if (first == second)
             continue;
-        memcpy(room, first, bytes);
+        memcpy(workspace, first, bytes);
         memcpy(first, second, bytes);
-        memcpy(second, room, bytes);
+        memcpy(second, workspace, bytes);
     }
 }
 
 // a = p l u, so its inverse is u^-1 l^-1 p^-1.
-int cpu_blocked_inverse(const struct factor *f, char *a, char *x, char *room, int *pivot) {
+int cpu_blocked_inverse(const struct factor *f, char *a, char *x, char *workspace, int *pivot) {
     int info = cpu_blocked_lu(f, f->n, f->n, a, f->n, pivot);
     if (info)
         return info;
     copy_upper(f, a, x);
-    if ((info = cpu_invert_triangle(f, true, f->n, x, f->n, room)))
+    if ((info = cpu_invert_triangle(f, true, f->n, x, f->n, workspace)))
         return info;
     struct rows_of r = {f, a, x};
     cpu_split(f->n, MAX_OF(TRIANGLE, grain_of((double)f->n * f->n / 2)), solve_rows, &r);
-    swap_columns(f, x, pivot, room);
+    swap_columns(f, x, pivot, workspace);
     return 0;
 }

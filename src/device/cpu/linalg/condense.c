@@ -16,23 +16,23 @@
 
 void cpu_tridiagonal(zl_dtype dtype, int n, void *a, const struct condensed *c) {
     if (dtype == ZL_FLOAT64)
-        tridiagonal_f64(n, a, c->d, c->e, c->tau, c->room);
+        tridiagonal_f64(n, a, c->d, c->e, c->tau, c->workspace);
     else
-        tridiagonal_f32(n, a, c->d, c->e, c->tau, c->room);
+        tridiagonal_f32(n, a, c->d, c->e, c->tau, c->workspace);
 }
 
 void cpu_bidiagonal(zl_dtype dtype, int m, int n, void *a, const struct condensed *c) {
     if (dtype == ZL_FLOAT64)
-        bidiagonal_f64(m, n, a, c->d, c->e, c->tau, c->tau_row, c->room);
+        bidiagonal_f64(m, n, a, c->d, c->e, c->tau, c->tau_row, c->workspace);
     else
-        bidiagonal_f32(m, n, a, c->d, c->e, c->tau, c->tau_row, c->room);
+        bidiagonal_f32(m, n, a, c->d, c->e, c->tau, c->tau_row, c->workspace);
 }
 
-void cpu_hessenberg(zl_dtype dtype, int64_t n, void *a, void *room) {
+void cpu_hessenberg(zl_dtype dtype, int64_t n, void *a, void *workspace) {
     if (dtype == ZL_FLOAT64)
-        hessenberg_f64(n, a, room);
+        hessenberg_f64(n, a, workspace);
     else
-        hessenberg_f32(n, a, room);
+        hessenberg_f32(n, a, workspace);
 }
 
 #define NORMALIZE(name, type, magnitude, most)                               \

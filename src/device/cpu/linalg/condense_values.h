@@ -201,11 +201,11 @@ static void CONDENSE(symmetric_step)(CONDENSE_TYPE *a, int64_t n, int64_t from,
 }
 
 // Reduces a symmetric matrix a (n x n), whose lower triangle becomes the reflections, to a tridiagonal matrix
-// with the diagonals d and e. room: 4 n.
+// with the diagonals d and e. work: 4 n.
 static void CONDENSE(tridiagonal)(int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *d, CONDENSE_TYPE *e,
-                                  CONDENSE_TYPE *tau, CONDENSE_TYPE *room) {
-    CONDENSE_TYPE *v = room, *w = room + n, *next_v = room + 2 * n, *next_w = room + 3 * n;
-    memset(room, 0, sizeof *room * (size_t)(4 * n));
+                                  CONDENSE_TYPE *tau, CONDENSE_TYPE *work) {
+    CONDENSE_TYPE *v = work, *w = work + n, *next_v = work + 2 * n, *next_w = work + 3 * n;
+    memset(work, 0, sizeof *work * (size_t)(4 * n));
     for (int64_t k = 0; k < n; k++) {
         const struct CONDENSE(rest) r = {v, w, w, v};
         CONDENSE_TYPE *column = a + k * n, half = 0;
@@ -243,10 +243,10 @@ static void CONDENSE(square_step)(CONDENSE_TYPE *a, int64_t n, int64_t from, con
 }
 
 // Reduces a (n x n) to an upper Hessenberg matrix, which has the same eigenvalues and is 0 below the first
-// subdiagonal. room: 6 n.
-static void CONDENSE(hessenberg)(int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *room) {
-    CONDENSE_TYPE *v = room, *z = room + n, *y = room + 2 * n, *next = room + 3 * n;
-    memset(room, 0, sizeof *room * (size_t)(6 * n));
+// subdiagonal. work: 6 n.
+static void CONDENSE(hessenberg)(int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *work) {
+    CONDENSE_TYPE *v = work, *z = work + n, *y = work + 2 * n, *next = work + 3 * n;
+    memset(work, 0, sizeof *work * (size_t)(6 * n));
     for (int64_t k = 0; k < n; k++) {
         const struct CONDENSE(rest) r = {v, z, y, v};
         CONDENSE_TYPE *column = a + k * n, *next_v = next, *next_z = next + n, *next_y = next + 2 * n, value,
@@ -324,12 +324,12 @@ static CONDENSE_TYPE CONDENSE(reflect_row)(CONDENSE_TYPE *a, int64_t m, int64_t 
 }
 
 // Reduces a (m x n, m >= n), which becomes the reflections of columns and rows, to an upper bidiagonal matrix
-// with the diagonals d and e. room: 4 (m + n).
+// with the diagonals d and e. work: 4 (m + n).
 static void CONDENSE(bidiagonal)(int64_t m, int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *d, CONDENSE_TYPE *e,
-                                 CONDENSE_TYPE *tau_column, CONDENSE_TYPE *tau_row, CONDENSE_TYPE *room) {
-    CONDENSE_TYPE *u = room, *w = u + m, *next_u = w + m, *next_w = next_u + m;
+                                 CONDENSE_TYPE *tau_column, CONDENSE_TYPE *tau_row, CONDENSE_TYPE *work) {
+    CONDENSE_TYPE *u = work, *w = u + m, *next_u = w + m, *next_w = next_u + m;
     CONDENSE_TYPE *z = next_w + m, *v = z + n, *next_z = v + n, *next_v = next_z + n;
-    memset(room, 0, sizeof *room * (size_t)(4 * (m + n)));
+    memset(work, 0, sizeof *work * (size_t)(4 * (m + n)));
     for (int64_t k = 0; k < n; k++) {
         const struct CONDENSE(rest) r = {u, z, w, v};
         CONDENSE_TYPE *column = a + k * m;

@@ -39,30 +39,24 @@ struct areas {
     int *iwork;
 };
 
-static void *take(char *room, size_t *used, size_t bytes) {
-    char *part = room ? room + *used : NULL;
-    *used += cpu_factor_aligned(bytes);
-    return part;
-}
-
 static bool wants_vectors(const struct factor *f) {
     return f->c->outputs > 1;
 }
 
-// Assigns the arrays for a matrix of rows x cols, rows >= cols, their addresses in room, unless that is NULL.
-// Returns the bytes that they and the matrix take.
-static size_t place(const struct factor *f, size_t rows, size_t cols, char *room, struct areas *a) {
+// Assigns the arrays for a matrix of rows x cols, rows >= cols, their addresses in workspace, unless that is
+// NULL. Returns the bytes that they and the matrix take.
+static size_t place(const struct factor *f, size_t rows, size_t cols, char *workspace, struct areas *a) {
     size_t item = (size_t)f->item, used = cpu_factor_aligned(rows * cols * item);
     bool vectors = wants_vectors(f);
-    a->c.d = take(room, &used, cols * item);
-    a->c.e = take(room, &used, cols * item);
-    a->c.tau = take(room, &used, cols * item);
-    a->c.tau_row = take(room, &used, cols * item);
-    a->c.room = take(room, &used, 4 * (rows + cols) * item);
-    a->left = take(room, &used, vectors ? rows * rows * item : item);
-    a->right = take(room, &used, vectors ? cols * cols * item : item);
-    a->work = take(room, &used, (size_t)f->work[0] * item);
-    a->iwork = take(room, &used, (size_t)f->work[1] * sizeof(int));
+    a->c.d = cpu_factor_take(workspace, &used, cols * item);
+    a->c.e = cpu_factor_take(workspace, &used, cols * item);
+    a->c.tau = cpu_factor_take(workspace, &used, cols * item);
+    a->c.tau_row = cpu_factor_take(workspace, &used, cols * item);
+    a->c.workspace = cpu_factor_take(workspace, &used, 4 * (rows + cols) * item);
+    a->left = cpu_factor_take(workspace, &used, vectors ? rows * rows * item : item);
+    a->right = cpu_factor_take(workspace, &used, vectors ? cols * cols * item : item);
+    a->work = cpu_factor_take(workspace, &used, (size_t)f->work[0] * item);
+    a->iwork = cpu_factor_take(workspace, &used, (size_t)f->work[1] * sizeof(int));
     return used;
 }
 
@@ -77,7 +71,7 @@ static bool run(struct factor *f, int rows, int cols) {
     struct areas a;
     int info;
     f->finite = true;
-    f->room = place(f, (size_t)rows, (size_t)cols, NULL, &a);
+    f->workspace = place(f, (size_t)rows, (size_t)cols, NULL, &a);
     return cpu_factor_run(f, &info) && (!info || cpu_spectrum_failed(f, info));
 }
 
@@ -92,20 +86,22 @@ static bool run(struct factor *f, int rows, int cols) {
 MIRROR(mirror_f32, float)
 MIRROR(mirror_f64, double)
 
-static int eigh_one(const struct factor *f, int64_t at, char *room) {
+static int eigh_one(const struct factor *f, int64_t at, char *workspace) {
     FUNCTION(sterf_fn, sterf, f, 0);
     FUNCTION(stedc_fn, stedc, f, 1);
     FUNCTION(ormtr_fn, ormtr, f, 2);
     struct areas a;
     int n = f->n, info = 0, applied = 0;
-    place(f, (size_t)n, (size_t)n, room, &a);
+    place(f, (size_t)n, (size_t)n, workspace, &a);
     if (call_args(f->c)[0]) // the upper triangle
-        f->dtype == ZL_FLOAT64 ? mirror_f64((double *)(void *)room, n) : mirror_f32((float *)(void *)room, n);
-    int exponent = cpu_normalize(f->dtype, room, (int64_t)n * n);
-    cpu_tridiagonal(f->dtype, n, room, &a.c);
+        f->dtype == ZL_FLOAT64 ? mirror_f64((double *)(void *)workspace, n)
+                               : mirror_f32((float *)(void *)workspace, n);
+    int exponent = cpu_normalize(f->dtype, workspace, (int64_t)n * n);
+    cpu_tridiagonal(f->dtype, n, workspace, &a.c);
     if (wants_vectors(f)) {
         stedc("I", &n, a.c.d, a.c.e, a.left, &n, a.work, &f->work[0], a.iwork, &f->work[1], &info, 1);
-        ormtr("L", "L", "N", &n, &n, room, &n, a.c.tau, a.left, &n, a.work, &f->work[0], &applied, 1, 1, 1);
+        ormtr("L", "L", "N", &n, &n, workspace, &n, a.c.tau, a.left, &n, a.work, &f->work[0], &applied, 1, 1,
+              1);
         cpu_factor_store(f, 1, at, a.left, n, n, n);
     } else {
         sterf(&n, a.c.d, a.c.e, &info);
@@ -138,26 +134,26 @@ static void start_vectors(const struct factor *f, char *left, int64_t rows, int6
             ((float *)(void *)left)[i * rows + i] = 1;
 }
 
-static int svd_one(const struct factor *f, int64_t at, char *room) {
+static int svd_one(const struct factor *f, int64_t at, char *workspace) {
     FUNCTION(bdsdc_fn, bdsdc, f, 0);
     FUNCTION(ormbr_fn, ormbr, f, 1);
     struct areas a;
     int rows = MAX_OF(f->m, f->n), cols = MIN_OF(f->m, f->n), info = 0, applied[2] = {0};
     bool vectors = wants_vectors(f);
-    place(f, (size_t)rows, (size_t)cols, room, &a);
-    int exponent = cpu_normalize(f->dtype, room, (int64_t)rows * cols);
-    cpu_bidiagonal(f->dtype, rows, cols, room, &a.c);
+    place(f, (size_t)rows, (size_t)cols, workspace, &a);
+    int exponent = cpu_normalize(f->dtype, workspace, (int64_t)rows * cols);
+    cpu_bidiagonal(f->dtype, rows, cols, workspace, &a.c);
     if (vectors)
         start_vectors(f, a.left, rows, cols);
     bdsdc("U", vectors ? "I" : "N", &cols, a.c.d, a.c.e, a.left, &rows, a.right, &cols, NULL, NULL, a.work,
           a.iwork, &info, 1, 1);
     if (vectors) {
-        ormbr("Q", "L", "N", &rows, &rows, &cols, room, &rows, a.c.tau, a.left, &rows, a.work, &f->work[0],
-              &applied[0], 1, 1, 1);
-        ormbr("P", "R", "T", &cols, &cols, &rows, room, &rows, a.c.tau_row, a.right, &cols, a.work,
+        ormbr("Q", "L", "N", &rows, &rows, &cols, workspace, &rows, a.c.tau, a.left, &rows, a.work,
+              &f->work[0], &applied[0], 1, 1, 1);
+        ormbr("P", "R", "T", &cols, &cols, &rows, workspace, &rows, a.c.tau_row, a.right, &cols, a.work,
               &f->work[0], &applied[1], 1, 1, 1);
-        cpu_factor_store(f, f->turned ? 2 : 0, at, a.left, rows, rows, rows);
-        cpu_factor_store(f, f->turned ? 0 : 2, at, a.right, cols, cols, cols);
+        cpu_factor_store(f, f->transposed ? 2 : 0, at, a.left, rows, rows, rows);
+        cpu_factor_store(f, f->transposed ? 0 : 2, at, a.right, cols, cols, cols);
     }
     cpu_scale_back(f->dtype, a.c.d, cols, exponent);
     memcpy(cpu_factor_output(f, vectors, at), a.c.d, (size_t)cols * (size_t)f->item);
@@ -170,7 +166,7 @@ bool cpu_svd_condensed(const struct call *c) {
         return false;
     int rows = MAX_OF(f.m, f.n), cols = MIN_OF(f.m, f.n);
     // the vectors of the transposed matrix are transposed too, so no data is moved except to copy it
-    f.turned = f.m <= f.n;
+    f.transposed = f.m <= f.n;
     f.work[0] = MAX_OF(3 * cols * cols + 4 * cols, BLOCK * rows + BESIDE);
     f.work[1] = 8 * cols;
     f.one = svd_one;

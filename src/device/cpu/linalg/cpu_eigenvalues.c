@@ -26,16 +26,16 @@ enum { LEAST = 32, MOST = 512 }; // numbers of rows for which this is faster
 typedef void gebal_fn(const char *job, const int *n, void *a, const int *lda, int *low, int *high,
                       void *scale, int *info, size_t);
 
-// The arrays after the matrix: the values, and room for the algorithms.
+// The arrays after the matrix: the values, and workspace for the algorithms.
 struct areas {
-    char *re, *im, *room;
+    char *re, *im, *workspace;
 };
 
 static size_t list_bytes(const struct factor *f) {
     return cpu_factor_aligned((size_t)(f->n * f->item));
 }
 
-static size_t room_bytes(const struct factor *f) {
+static size_t workspace_bytes(const struct factor *f) {
     return cpu_factor_aligned((size_t)f->n *
                               MAX_OF(6 * (size_t)f->item, sizeof(struct francis_reflection_f64)));
 }
@@ -47,11 +47,11 @@ static void cut_out(char *a, int64_t n, int64_t low, int64_t high, int64_t item)
         memmove(a + j * rows * item, a + ((low + j) * n + low) * item, (size_t)(rows * item));
 }
 
-static int64_t run(zl_dtype dtype, int64_t n, void *h, char *re, char *im, void *room) {
-    cpu_hessenberg(dtype, n, h, room);
+static int64_t run(zl_dtype dtype, int64_t n, void *h, char *re, char *im, void *workspace) {
+    cpu_hessenberg(dtype, n, h, workspace);
     if (dtype == ZL_FLOAT64)
-        return francis_eigenvalues_f64(n, h, (double *)(void *)re, (double *)(void *)im, room);
-    return francis_eigenvalues_f32(n, h, (float *)(void *)re, (float *)(void *)im, room);
+        return francis_eigenvalues_f64(n, h, (double *)(void *)re, (double *)(void *)im, workspace);
+    return francis_eigenvalues_f32(n, h, (float *)(void *)re, (float *)(void *)im, workspace);
 }
 
 static void store(const struct factor *f, const struct areas *a, float *out) {
@@ -68,10 +68,10 @@ static int values_one(const struct factor *f, int64_t at, char *matrix) {
     *(void **)&gebal = f->function[0];
     int n = f->n, low = 1, high = n, info = 0;
     int64_t item = f->item;
-    char *behind = matrix + cpu_factor_aligned((size_t)n * (size_t)n * (size_t)item);
-    const struct areas a = {behind, behind + list_bytes(f), behind + 2 * list_bytes(f)};
+    char *rest = matrix + cpu_factor_aligned((size_t)n * (size_t)n * (size_t)item);
+    const struct areas a = {rest, rest + list_bytes(f), rest + 2 * list_bytes(f)};
     int exponent = cpu_normalize(f->dtype, matrix, (int64_t)n * n);
-    gebal("B", &n, matrix, &n, &low, &high, a.room, &info, 1);
+    gebal("B", &n, matrix, &n, &low, &high, a.workspace, &info, 1);
     if (info)
         return info;
     low--;
@@ -79,7 +79,7 @@ static int values_one(const struct factor *f, int64_t at, char *matrix) {
     for (int64_t i = 0; i < n; i++)
         memcpy(a.re + i * item, matrix + i * (n + 1) * item, (size_t)item);
     cut_out(matrix, n, low, high, item);
-    info = (int)run(f->dtype, high - low, matrix, a.re + low * item, a.im + low * item, a.room);
+    info = (int)run(f->dtype, high - low, matrix, a.re + low * item, a.im + low * item, a.workspace);
     cpu_scale_back(f->dtype, a.re, n, exponent);
     cpu_scale_back(f->dtype, a.im, n, exponent);
     store(f, &a, (float *)(void *)cpu_factor_output(f, 0, at));
@@ -98,6 +98,6 @@ bool cpu_eigenvalues(const struct call *c) {
         return false;
     f.one = values_one;
     f.finite = true;
-    f.room += 2 * list_bytes(&f) + room_bytes(&f);
+    f.workspace += 2 * list_bytes(&f) + workspace_bytes(&f);
     return cpu_factor_run(&f, &info) && (!info || cpu_spectrum_failed(&f, info));
 }

@@ -8,7 +8,7 @@ typedef void geqrf_fn(const int *m, const int *n, void *a, const int *lda, void 
 typedef void orgqr_fn(const int *m, const int *n, const int *k, void *a, const int *lda, const void *tau,
                       void *work, const int *lwork, int *info);
 
-static const int ask = -1; // a work area of this size asks how large it should be
+static const int query = -1; // as the size of a work area: the function returns the size that it needs
 
 // Declares a function pointer and sets it to an address that was looked up.
 #define FUNCTION(type, name, f, which) \
@@ -32,10 +32,10 @@ static bool failed(const struct factor *f, const char *what, int info) {
 // Cholesky --------------------------------------------------------------------------------------------------
 
 // The upper factor is the transpose of the lower factor of the transposed matrix.
-static int cholesky_one(const struct factor *f, int64_t at, char *room) {
-    int info = cpu_blocked_cholesky(f, f->n, room, f->n);
-    cpu_factor_store(f, 0, at, room, f->n, f->n, f->n);
-    clear_other_triangle(f, cpu_factor_output(f, 0, at), f->turned);
+static int cholesky_one(const struct factor *f, int64_t at, char *workspace) {
+    int info = cpu_blocked_cholesky(f, f->n, workspace, f->n);
+    cpu_factor_store(f, 0, at, workspace, f->n, f->n, f->n);
+    clear_other_triangle(f, cpu_factor_output(f, 0, at), f->transposed);
     return info;
 }
 
@@ -44,36 +44,36 @@ bool cpu_cholesky(const struct call *c) {
     int info;
     if (!cpu_factor_open(&f, c, FACTOR_BLOCKED))
         return false;
-    f.turned = call_args(c)[0];
+    f.transposed = call_args(c)[0];
     f.one = cholesky_one;
     return cpu_factor_run(&f, &info) && (!info || failed(&f, "is not positive definite", info));
 }
 
 // Inverses --------------------------------------------------------------------------------------------------
 
-// matrix_bytes() returns the bytes of a matrix, beside_bytes() those of the work area for inverting its
+// matrix_bytes() returns the bytes of a matrix, work_bytes() those of the work area for inverting its
 // triangles.
 static size_t matrix_bytes(const struct factor *f) {
     return cpu_factor_aligned((size_t)f->n * (size_t)f->n * (size_t)f->item);
 }
 
-static size_t beside_bytes(const struct factor *f) {
+static size_t work_bytes(const struct factor *f) {
     return cpu_factor_aligned(((size_t)f->n * (size_t)f->n / 4 + (size_t)f->n) * (size_t)f->item);
 }
 
 // The inverse of the transposed matrix is the transposed inverse, so no data is moved except to copy it.
-static int invert_triangle(const struct factor *f, int64_t at, char *room) {
+static int invert_triangle(const struct factor *f, int64_t at, char *workspace) {
     bool upper = call_args(f->c)[1];
-    clear_other_triangle(f, room, upper);
-    int info = cpu_invert_triangle(f, !upper, f->n, room, f->n, room + matrix_bytes(f));
-    cpu_factor_store(f, 0, at, room, f->n, f->n, f->n);
+    clear_other_triangle(f, workspace, upper);
+    int info = cpu_invert_triangle(f, !upper, f->n, workspace, f->n, workspace + matrix_bytes(f));
+    cpu_factor_store(f, 0, at, workspace, f->n, f->n, f->n);
     return info;
 }
 
-// Inverts one matrix. The room after it holds its inverse, the work area and the pivots.
-static int invert_square(const struct factor *f, int64_t at, char *room) {
-    char *inverse = room + matrix_bytes(f), *beside = inverse + matrix_bytes(f);
-    int info = cpu_blocked_inverse(f, room, inverse, beside, (int *)(void *)(beside + beside_bytes(f)));
+// Inverts one matrix. The workspace after it holds its inverse, the work area and the pivots.
+static int invert_square(const struct factor *f, int64_t at, char *workspace) {
+    char *inverse = workspace + matrix_bytes(f), *work = inverse + matrix_bytes(f);
+    int info = cpu_blocked_inverse(f, workspace, inverse, work, (int *)(void *)(work + work_bytes(f)));
     cpu_factor_store(f, 0, at, inverse, f->n, f->n, f->n);
     return info;
 }
@@ -84,9 +84,9 @@ bool cpu_inverse(const struct call *c) {
     int info;
     if (!cpu_factor_open(&f, c, FACTOR_BLOCKED))
         return false;
-    f.turned = true;
+    f.transposed = true;
     f.one = triangular ? invert_triangle : invert_square;
-    f.room += beside_bytes(&f) + (triangular ? 0 : matrix_bytes(&f) + (size_t)f.n * sizeof(int));
+    f.workspace += work_bytes(&f) + (triangular ? 0 : matrix_bytes(&f) + (size_t)f.n * sizeof(int));
     return cpu_factor_run(&f, &info) && (!info || failed(&f, "is singular", info));
 }
 
@@ -106,10 +106,11 @@ static void note_rows(const struct factor *f, const int *pivot, uint32_t *swaps,
         rows[order[i]] = (uint32_t)i;
 }
 
-static int lu_one(const struct factor *f, int64_t at, char *room) {
-    int *pivot = (int *)(void *)(room + cpu_factor_aligned((size_t)f->m * (size_t)f->n * (size_t)f->item));
-    int info = cpu_blocked_lu(f, f->m, f->n, room, f->m, pivot);
-    cpu_factor_store(f, 0, at, room, f->m, f->n, f->m);
+static int lu_one(const struct factor *f, int64_t at, char *workspace) {
+    int *pivot =
+        (int *)(void *)(workspace + cpu_factor_aligned((size_t)f->m * (size_t)f->n * (size_t)f->item));
+    int info = cpu_blocked_lu(f, f->m, f->n, workspace, f->m, pivot);
+    cpu_factor_store(f, 0, at, workspace, f->m, f->n, f->m);
     note_rows(f, pivot, (uint32_t *)(void *)cpu_factor_output(f, 1, at),
               (uint32_t *)(void *)cpu_factor_output(f, 2, at), (uint32_t *)(void *)(pivot + f->m));
     return info < 0 ? info : 0; // a zero on the diagonal is a valid result
@@ -121,39 +122,39 @@ bool cpu_lu(const struct call *c) {
     if (!cpu_factor_open(&f, c, FACTOR_BLOCKED))
         return false;
     f.one = lu_one;
-    f.room += 2 * (size_t)f.m * sizeof(int);
+    f.workspace += 2 * (size_t)f.m * sizeof(int);
     return cpu_factor_run(&f, &info) && (!info || failed(&f, "could not be factored", info));
 }
 
 // QR --------------------------------------------------------------------------------------------------------
 
-static int qr_one(const struct factor *f, int64_t at, char *room) {
+static int qr_one(const struct factor *f, int64_t at, char *workspace) {
     int k = MIN_OF(f->m, f->n), info = 0;
-    char *tau = room + cpu_factor_aligned((size_t)f->m * (size_t)f->n * (size_t)f->item);
+    char *tau = workspace + cpu_factor_aligned((size_t)f->m * (size_t)f->n * (size_t)f->item);
     char *work = tau + cpu_factor_aligned((size_t)k * (size_t)f->item);
     FUNCTION(geqrf_fn, geqrf, f, 0);
     FUNCTION(orgqr_fn, orgqr, f, 1);
-    geqrf(&f->m, &f->n, room, &f->m, tau, work, &f->work[0], &info);
+    geqrf(&f->m, &f->n, workspace, &f->m, tau, work, &f->work[0], &info);
     if (info)
         return info;
-    cpu_factor_store(f, 1, at, room, k, f->n, f->m);
+    cpu_factor_store(f, 1, at, workspace, k, f->n, f->m);
     char *r = cpu_factor_output(f, 1, at);
     for (int64_t row = 1; row < k; row++)
         memset(r + row * f->n * f->item, 0, (size_t)(row * f->item));
-    orgqr(&f->m, &k, &k, room, &f->m, tau, work, &f->work[0], &info);
-    cpu_factor_store(f, 0, at, room, f->m, k, f->m);
+    orgqr(&f->m, &k, &k, workspace, &f->m, tau, work, &f->work[0], &info);
+    cpu_factor_store(f, 0, at, workspace, f->m, k, f->m);
     return info;
 }
 
-static void ask_qr(struct factor *f) {
+static void query_qr(struct factor *f) {
     double first[2] = {0}, second[2] = {0}, a = 0, tau = 0;
     int k = MIN_OF(f->m, f->n), info = 0;
     FUNCTION(geqrf_fn, geqrf, f, 0);
     FUNCTION(orgqr_fn, orgqr, f, 1);
-    geqrf(&f->m, &f->n, &a, &f->m, &tau, first, &ask, &info);
-    orgqr(&f->m, &k, &k, &a, &f->m, &tau, second, &ask, &info);
+    geqrf(&f->m, &f->n, &a, &f->m, &tau, first, &query, &info);
+    orgqr(&f->m, &k, &k, &a, &f->m, &tau, second, &query, &info);
     f->work[0] = MAX_OF(MAX_OF(cpu_factor_work(f, first), cpu_factor_work(f, second)), f->n);
-    f->room += cpu_factor_aligned((size_t)k * (size_t)f->item) + (size_t)f->work[0] * (size_t)f->item;
+    f->workspace += cpu_factor_aligned((size_t)k * (size_t)f->item) + (size_t)f->work[0] * (size_t)f->item;
 }
 
 bool cpu_qr(const struct call *c) {
@@ -163,6 +164,6 @@ bool cpu_qr(const struct call *c) {
         return false;
     f.one = qr_one;
     f.threaded = 1 << 27;
-    ask_qr(&f);
+    query_qr(&f);
     return cpu_factor_run(&f, &info) && (!info || failed(&f, "could not be factored", info));
 }

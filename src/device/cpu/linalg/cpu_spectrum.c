@@ -37,14 +37,6 @@ static size_t real_size(const struct factor *f) {
     return f->dtype == ZL_FLOAT64 ? 8 : 4;
 }
 
-// Returns the next `bytes` bytes of room and adds them to *used. If room is NULL, only adds them and returns
-// NULL.
-static void *take(char *room, size_t *used, size_t bytes) {
-    char *part = room ? room + *used : NULL;
-    *used += cpu_factor_aligned(bytes);
-    return part;
-}
-
 bool cpu_spectrum_failed(const struct factor *f, int info) {
     return error_false(ZL_ERROR_DEVICE,
                        "%s: the values of a matrix of shape %s were not found (LAPACK says %d)",
@@ -67,16 +59,16 @@ static bool wants_vectors(const struct factor *f) {
     return f->c->outputs > 1;
 }
 
-// Assigns the arrays their addresses in room, unless that is NULL. Returns the bytes that they take.
-static size_t svd_place(const struct factor *f, char *room, struct svd_areas *a) {
+// Assigns the arrays their addresses in workspace, unless that is NULL. Returns the bytes that they take.
+static size_t svd_place(const struct factor *f, char *workspace, struct svd_areas *a) {
     size_t m = (size_t)f->m, n = (size_t)f->n, k = MIN_OF(m, n), item = (size_t)f->item;
     size_t used = 0;
-    a->s = take(room, &used, k * real_size(f));
-    a->u = take(room, &used, wants_vectors(f) ? m * m * item : 0);
-    a->vt = take(room, &used, wants_vectors(f) ? n * n * item : 0);
-    a->work = take(room, &used, (size_t)f->work[0] * item);
-    a->rwork = take(room, &used, svd_rwork(f));
-    a->iwork = take(room, &used, 8 * k * sizeof(int));
+    a->s = cpu_factor_take(workspace, &used, k * real_size(f));
+    a->u = cpu_factor_take(workspace, &used, wants_vectors(f) ? m * m * item : 0);
+    a->vt = cpu_factor_take(workspace, &used, wants_vectors(f) ? n * n * item : 0);
+    a->work = cpu_factor_take(workspace, &used, (size_t)f->work[0] * item);
+    a->rwork = cpu_factor_take(workspace, &used, svd_rwork(f));
+    a->iwork = cpu_factor_take(workspace, &used, 8 * k * sizeof(int));
     return used;
 }
 
@@ -95,11 +87,11 @@ static int gesdd(const struct factor *f, void *matrix, const struct svd_areas *a
     return info;
 }
 
-static int svd_one(const struct factor *f, int64_t at, char *room) {
+static int svd_one(const struct factor *f, int64_t at, char *workspace) {
     struct svd_areas a;
     bool vectors = wants_vectors(f);
-    svd_place(f, room + cpu_factor_aligned((size_t)f->m * (size_t)f->n * (size_t)f->item), &a);
-    int info = gesdd(f, room, &a, a.work, f->work[0]);
+    svd_place(f, workspace + cpu_factor_aligned((size_t)f->m * (size_t)f->n * (size_t)f->item), &a);
+    int info = gesdd(f, workspace, &a, a.work, f->work[0]);
     memcpy(cpu_factor_output(f, vectors, at), a.s, (size_t)MIN_OF(f->m, f->n) * real_size(f));
     if (vectors) {
         cpu_factor_store(f, 0, at, a.u, f->m, f->m, f->m);
@@ -123,7 +115,7 @@ bool cpu_svd(const struct call *c) {
     f.one = svd_one;
     f.finite = true;
     f.threaded = THREADED;
-    f.room += svd_place(&f, NULL, &a);
+    f.workspace += svd_place(&f, NULL, &a);
     return cpu_factor_run(&f, &info) && (!info || cpu_spectrum_failed(&f, info));
 }
 
@@ -134,12 +126,12 @@ struct eigh_areas {
     int *iwork;
 };
 
-static size_t eigh_place(const struct factor *f, char *room, struct eigh_areas *a) {
+static size_t eigh_place(const struct factor *f, char *workspace, struct eigh_areas *a) {
     size_t used = 0;
-    a->w = take(room, &used, (size_t)f->n * real_size(f));
-    a->work = take(room, &used, (size_t)f->work[0] * (size_t)f->item);
-    a->rwork = take(room, &used, (size_t)f->work[1] * 4);
-    a->iwork = take(room, &used, (size_t)f->work[2] * sizeof(int));
+    a->w = cpu_factor_take(workspace, &used, (size_t)f->n * real_size(f));
+    a->work = cpu_factor_take(workspace, &used, (size_t)f->work[0] * (size_t)f->item);
+    a->rwork = cpu_factor_take(workspace, &used, (size_t)f->work[1] * 4);
+    a->iwork = cpu_factor_take(workspace, &used, (size_t)f->work[2] * sizeof(int));
     return used;
 }
 
@@ -159,13 +151,13 @@ static int eigh(const struct factor *f, void *matrix, const struct eigh_areas *a
     return info;
 }
 
-static int eigh_one(const struct factor *f, int64_t at, char *room) {
+static int eigh_one(const struct factor *f, int64_t at, char *workspace) {
     struct eigh_areas a;
-    eigh_place(f, room + cpu_factor_aligned((size_t)f->n * (size_t)f->n * (size_t)f->item), &a);
-    int info = eigh(f, room, &a, f->work);
+    eigh_place(f, workspace + cpu_factor_aligned((size_t)f->n * (size_t)f->n * (size_t)f->item), &a);
+    int info = eigh(f, workspace, &a, f->work);
     memcpy(cpu_factor_output(f, 0, at), a.w, (size_t)f->n * real_size(f));
     if (wants_vectors(f))
-        cpu_factor_store(f, 1, at, room, f->n, f->n, f->n);
+        cpu_factor_store(f, 1, at, workspace, f->n, f->n, f->n);
     return info;
 }
 
@@ -185,7 +177,7 @@ bool cpu_eigh(const struct call *c) {
     f.one = eigh_one;
     f.finite = true;
     f.threaded = THREADED;
-    f.room += eigh_place(&f, NULL, &a);
+    f.workspace += eigh_place(&f, NULL, &a);
     return cpu_factor_run(&f, &info) && (!info || cpu_spectrum_failed(&f, info));
 }
 
@@ -195,14 +187,14 @@ struct eig_areas {
     char *re, *im, *vectors, *work, *rwork; // of complex matrices, re holds the values
 };
 
-static size_t eig_place(const struct factor *f, char *room, struct eig_areas *a) {
+static size_t eig_place(const struct factor *f, char *workspace, struct eig_areas *a) {
     size_t n = (size_t)f->n, item = (size_t)f->item;
     size_t used = 0;
-    a->re = take(room, &used, n * item);
-    a->im = take(room, &used, n * item);
-    a->vectors = take(room, &used, wants_vectors(f) ? n * n * item : item);
-    a->work = take(room, &used, (size_t)f->work[0] * item);
-    a->rwork = take(room, &used, is_complex(f) ? 2 * n * 4 : 0);
+    a->re = cpu_factor_take(workspace, &used, n * item);
+    a->im = cpu_factor_take(workspace, &used, n * item);
+    a->vectors = cpu_factor_take(workspace, &used, wants_vectors(f) ? n * n * item : item);
+    a->work = cpu_factor_take(workspace, &used, (size_t)f->work[0] * item);
+    a->rwork = cpu_factor_take(workspace, &used, is_complex(f) ? 2 * n * 4 : 0);
     return used;
 }
 
@@ -242,10 +234,10 @@ static void join_vectors(const struct factor *f, const struct eig_areas *a, floa
     }
 }
 
-static int eig_one(const struct factor *f, int64_t at, char *room) {
+static int eig_one(const struct factor *f, int64_t at, char *workspace) {
     struct eig_areas a;
-    eig_place(f, room + cpu_factor_aligned((size_t)f->n * (size_t)f->n * (size_t)f->item), &a);
-    int info = geev(f, room, &a, a.work, f->work[0]);
+    eig_place(f, workspace + cpu_factor_aligned((size_t)f->n * (size_t)f->n * (size_t)f->item), &a);
+    int info = geev(f, workspace, &a, a.work, f->work[0]);
     float *values = (float *)(void *)cpu_factor_output(f, 0, at);
     if (is_complex(f)) {
         memcpy(values, a.re, (size_t)f->n * 8);
@@ -276,6 +268,6 @@ bool cpu_eig(const struct call *c) {
     f.one = eig_one;
     f.finite = true;
     f.threaded = THREADED;
-    f.room += eig_place(&f, NULL, &a);
+    f.workspace += eig_place(&f, NULL, &a);
     return cpu_factor_run(&f, &info) && (!info || cpu_spectrum_failed(&f, info));
 }

@@ -36,7 +36,7 @@ bool cpu_factor_open(struct factor *f, const struct call *c, const char *functio
     f->batch.loops = f->batch.axes;
     for (int i = 0; i < f->batch.axes; i++)
         f->batch.axis[i].step = 1;
-    f->room = cpu_factor_aligned((size_t)f->m * (size_t)f->n * (size_t)f->item);
+    f->workspace = cpu_factor_aligned((size_t)f->m * (size_t)f->n * (size_t)f->item);
     return find(f, functions);
 }
 
@@ -64,41 +64,42 @@ bool cpu_factor_open(struct factor *f, const struct call *c, const char *functio
 ALL_FINITE(all_finite_f32, float)
 ALL_FINITE(all_finite_f64, double)
 
-static bool is_finite(const struct factor *f, const char *room) {
+static bool is_finite(const struct factor *f, const char *workspace) {
     int64_t count = (int64_t)f->m * f->n;
     if (f->dtype == ZL_FLOAT64)
-        return all_finite_f64(room, count);
-    return all_finite_f32(room, f->dtype == ZL_COMPLEX64 ? 2 * count : count);
+        return all_finite_f64(workspace, count);
+    return all_finite_f32(workspace, f->dtype == ZL_COMPLEX64 ? 2 * count : count);
 }
 
-// Copies a matrix to room so that its columns, or if it is transposed its rows, are contiguous.
-static void copy_in(const struct factor *f, char *room, const char *from) {
-    int64_t dim[] = {f->m, f->n}, stride[] = {f->row, f->col}, turned_dim[] = {f->n, f->m};
-    int64_t turned_stride[] = {f->col, f->row};
-    if (f->turned)
-        cpu_copy((size_t)f->item, 2, dim, room, (int64_t[]){f->n, 1}, from, stride);
+// Copies a matrix to workspace so that its columns, or if it is transposed its rows, are contiguous.
+static void copy_in(const struct factor *f, char *workspace, const char *from) {
+    int64_t dim[] = {f->m, f->n}, stride[] = {f->row, f->col}, transposed_dim[] = {f->n, f->m};
+    int64_t transposed_stride[] = {f->col, f->row};
+    if (f->transposed)
+        cpu_copy((size_t)f->item, 2, dim, workspace, (int64_t[]){f->n, 1}, from, stride);
     else
-        cpu_copy((size_t)f->item, 2, turned_dim, room, (int64_t[]){f->m, 1}, from, turned_stride);
+        cpu_copy((size_t)f->item, 2, transposed_dim, workspace, (int64_t[]){f->m, 1}, from,
+                 transposed_stride);
 }
 
 enum { KEPT = 1 << 23 }; // bytes of work areas that a thread keeps
 
 static void run_range(const void *context, int64_t from, int64_t to) {
     struct factor *f = (struct factor *)(uintptr_t)context;
-    bool kept = f->room <= KEPT; // fresh pages would cost more than many factorisations
-    char *room = kept ? cpu_scratch(SCRATCH_RESULT, f->room) : memory_alloc(f->room);
+    bool kept = f->workspace <= KEPT; // fresh pages would cost more than many factorisations
+    char *workspace = kept ? cpu_scratch(SCRATCH_RESULT, f->workspace) : memory_alloc(f->workspace);
     struct walk w;
-    if (!room)
+    if (!workspace)
         atomic_store(&f->info, CPU_FACTOR_NO_MEMORY);
-    for (; room && from < to; from++) {
+    for (; workspace && from < to; from++) {
         cpu_walk_to(&f->batch, &w, from);
-        copy_in(f, room, w.data[0]);
-        int info = f->finite && !is_finite(f, room) ? CPU_FACTOR_NOT_FINITE : f->one(f, from, room);
+        copy_in(f, workspace, w.data[0]);
+        int info = f->finite && !is_finite(f, workspace) ? CPU_FACTOR_NOT_FINITE : f->one(f, from, workspace);
         if (info)
             atomic_store(&f->info, info);
     }
     if (!kept)
-        memory_free(room);
+        memory_free(workspace);
 }
 
 bool cpu_factor_run(struct factor *f, int *info) {
@@ -112,7 +113,8 @@ bool cpu_factor_run(struct factor *f, int *info) {
     cpu_blas_end(threads);
     *info = atomic_load(&f->info);
     if (*info == CPU_FACTOR_NO_MEMORY)
-        return error_false(ZL_ERROR_MEMORY, "%s: no memory for %zu bytes of work", f->c->op->name, f->room);
+        return error_false(ZL_ERROR_MEMORY, "%s: no memory for %zu bytes of work", f->c->op->name,
+                           f->workspace);
     return *info != CPU_FACTOR_NOT_FINITE ||
            error_false(ZL_ERROR_DEVICE, "%s: a matrix of shape %s has elements that are not finite",
                        f->c->op->name, array_text(f->c->in[0]));
@@ -126,7 +128,7 @@ char *cpu_factor_output(const struct factor *f, int k, int64_t at) {
 void cpu_factor_store(const struct factor *f, int k, int64_t at, const char *from, int64_t rows, int64_t cols,
                       int64_t column) {
     cpu_copy((size_t)f->item, 2, (int64_t[]){rows, cols}, cpu_factor_output(f, k, at), (int64_t[]){cols, 1},
-             from, f->turned ? (int64_t[]){column, 1} : (int64_t[]){1, column});
+             from, f->transposed ? (int64_t[]){column, 1} : (int64_t[]){1, column});
 }
 
 int cpu_factor_work(const struct factor *f, const void *answer) {

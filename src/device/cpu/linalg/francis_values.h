@@ -86,7 +86,7 @@ GEMM_FUSED static void FRANCIS(reflect_columns)(const struct FRANCIS(window) * w
 }
 
 // Transposes a 4 x 4 square.
-static inline void FRANCIS(turn)(FRANCIS(quad) *x) {
+static inline void FRANCIS(transpose)(FRANCIS(quad) *x) {
     FRANCIS(quad)
     a = __builtin_shufflevector(x[0], x[2], 0, 4, 1, 5),
     b = __builtin_shufflevector(x[0], x[2], 2, 6, 3, 7);
@@ -124,7 +124,7 @@ GEMM_FUSED static void FRANCIS(catch_up)(const struct FRANCIS(window) * w, int64
 #pragma GCC unroll 4
             for (int k = 0; k < 4; k++)
                 x[g][k] = *(const FRANCIS(quad) *)(const void *)(h + (4 * g + k) * n + i + 2);
-            FRANCIS(turn)(x[g]);
+            FRANCIS(transpose)(x[g]);
         }
 #pragma GCC unroll 4
         for (int k = 0; k < 4; k++) {
@@ -139,7 +139,7 @@ GEMM_FUSED static void FRANCIS(catch_up)(const struct FRANCIS(window) * w, int64
         }
 #pragma GCC unroll 4
         for (int g = 0; g < GROUPS; g++) {
-            FRANCIS(turn)(x[g]);
+            FRANCIS(transpose)(x[g]);
 #pragma GCC unroll 4
             for (int k = 0; k < 4; k++)
                 *(FRANCIS(quad) *)(void *)(h + (4 * g + k) * n + i) = x[g][k];
@@ -287,11 +287,11 @@ static void FRANCIS(start)(struct FRANCIS(window) *w, const double *re, const do
     }
 }
 
-// Computes all eigenvalues. Destroys h; room: n reflections. Returns how many were not found: those are the
+// Computes all eigenvalues. Destroys h; work: n reflections. Returns how many were not found: those are the
 // first ones.
 static int64_t FRANCIS(eigenvalues)(int64_t n, FRANCIS_TYPE *h, FRANCIS_TYPE *re, FRANCIS_TYPE *im,
-                                    struct FRANCIS(reflection) *room) {
-    struct FRANCIS(window) w = {.h = h, .n = n, .high = n - 1, .reflection = room};
+                                    struct FRANCIS(reflection) *work) {
+    struct FRANCIS(window) w = {.h = h, .n = n, .high = n - 1, .reflection = work};
     const int64_t most = 30 * (n > 10 ? n : 10);
     int64_t all = 0;
     for (int steps = 0; w.high >= 0; steps++, all++) {

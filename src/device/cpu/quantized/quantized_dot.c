@@ -128,25 +128,13 @@ const struct int_kind *cpu_int_kind(void) {
 
 #elif defined(__x86_64__)
 
-#include <immintrin.h>
-
-// Adds dot products of four bytes. A sum of two products fits into 16 bits only if the highest bit of codes
-// of eight bits (`wide`) is multiplied separately.
-__attribute__((target("avx2"))) static inline __attribute__((always_inline)) __m256i
-dot_avx2(__m256i sum, __m256i w, __m256i x, bool wide) {
-    const __m256i ones = _mm256_set1_epi16(1), low = _mm256_set1_epi8(127);
-    if (!wide)
-        return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), ones));
-    __m256i a = _mm256_maddubs_epi16(_mm256_and_si256(w, low), x),
-            b = _mm256_maddubs_epi16(_mm256_andnot_si256(low, w), x);
-    return _mm256_add_epi32(sum, _mm256_add_epi32(_mm256_madd_epi16(a, ones), _mm256_madd_epi16(b, ones)));
-}
+#include "device/cpu/quantized/quantized_avx2.h"
 
 #define DOT_NAME(part)       avx2_##part
 #define DOT_COLUMNS          8
 #define DOT_TARGET           __attribute__((target("avx2,fma")))
 #define DOT_SIGNED           false
-#define DOT(sum, w, x, wide) ((avx2_ints)dot_avx2((__m256i)(sum), (__m256i)(w), (__m256i)(x), wide))
+#define DOT(sum, w, x, wide) ((avx2_ints)quantized_dot_avx2((__m256i)(sum), (__m256i)(w), (__m256i)(x), wide))
 #include "device/cpu/quantized/quantized_dot.h"
 
 #define VNNI __attribute__((target("avx2,fma,avx512f,avx512vl,avx512vnni")))

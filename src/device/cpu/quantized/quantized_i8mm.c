@@ -255,15 +255,6 @@ INLINE floats4 biases_at(zl_dtype dtype, const char *column, int64_t g) {
     return widen(dtype, half, false);
 }
 
-// Returns the lane sums of four vectors.
-INLINE floats4 sums_of(const floats4 *x) {
-    floats4 a =
-        __builtin_shufflevector(x[0], x[1], 0, 2, 4, 6) + __builtin_shufflevector(x[0], x[1], 1, 3, 5, 7);
-    floats4 b =
-        __builtin_shufflevector(x[2], x[3], 0, 2, 4, 6) + __builtin_shufflevector(x[2], x[3], 1, 3, 5, 7);
-    return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
-}
-
 // Returns the products of the biases of four columns and the sums of a row's groups.
 INLINE floats4 add_biases(zl_dtype dtype, const struct int_columns *w, const float *sum, int64_t groups) {
     floats4 all[COLUMNS] = {{0}};
@@ -272,7 +263,7 @@ INLINE floats4 add_biases(zl_dtype dtype, const struct int_columns *w, const flo
 #pragma GCC unroll 4
         for (int i = 0; i < COLUMNS; i++)
             all[i] = add(all[i], biases_at(dtype, w->bias[i], g), floats_at(sum + g));
-    floats4 r = sums_of(all);
+    floats4 r = lanes_sums_f32(all);
     for (; g < groups; g++)
         for (int i = 0; i < COLUMNS; i++) {
             float bias;

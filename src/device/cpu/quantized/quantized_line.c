@@ -5,7 +5,7 @@
 
 #if defined(__x86_64__)
 
-#include <immintrin.h>
+#include "device/cpu/quantized/quantized_avx2.h"
 
 // A row, and the binary logarithm of the number of slots (quantized_line.h) that share a scale.
 struct line {
@@ -119,17 +119,6 @@ VNNI_INLINE __m512 vnni_halves(const char *from) {
 
 // AVX2 ------------------------------------------------------------------------------------------------------
 
-// Adds dot products of four bytes. A sum of two products fits into 16 bits only if the highest bit of codes
-// of eight bits (`wide`) is multiplied separately.
-AVX2_INLINE __m256i avx2_dot(__m256i sum, __m256i w, __m256i x, bool wide) {
-    const __m256i ones = _mm256_set1_epi16(1), low = _mm256_set1_epi8(127);
-    if (!wide)
-        return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), ones));
-    __m256i a = _mm256_maddubs_epi16(_mm256_and_si256(w, low), x),
-            b = _mm256_maddubs_epi16(_mm256_andnot_si256(low, w), x);
-    return _mm256_add_epi32(sum, _mm256_add_epi32(_mm256_madd_epi16(a, ones), _mm256_madd_epi16(b, ones)));
-}
-
 // Loads two pieces of `bytes` bytes, one into each half of a register. The second is loaded such that it ends
 // with its last byte, because nothing after it may be read.
 AVX2_INLINE __m256i avx2_halves_of(const uint8_t *from, int bytes) {
@@ -181,7 +170,8 @@ AVX2_INLINE float avx2_sum(__m256 x) {
 #define LINE_ARRANGE              cpu_arrange_avx2
 #define LINE_BYTES                32
 #define LINE_TARGET               AVX2
-#define LINE_DOT(sum, w, x, wide) ((avx2_line_ints)avx2_dot((__m256i)(sum), (__m256i)(w), (__m256i)(x), wide))
+#define LINE_DOT(sum, w, x, wide) \
+    ((avx2_line_ints)quantized_dot_avx2((__m256i)(sum), (__m256i)(w), (__m256i)(x), wide))
 #define LINE_SPREAD(at, map)      ((avx2_line_floats)avx2_spread(at, (__m256i)(map)))
 #define LINE_HALVES(at)           ((avx2_line_floats)avx2_halves(at))
 #define LINE_SIXES(at)            avx2_sixes(at)

@@ -46,15 +46,6 @@ INLINE floats4 numbers_at(zl_dtype dtype, const char *from) {
     return r;
 }
 
-// Returns the lane sums of four vectors.
-INLINE floats4 sums_of(const floats4 *x) {
-    floats4 a =
-        __builtin_shufflevector(x[0], x[1], 0, 2, 4, 6) + __builtin_shufflevector(x[0], x[1], 1, 3, 5, 7);
-    floats4 b =
-        __builtin_shufflevector(x[2], x[3], 0, 2, 4, 6) + __builtin_shufflevector(x[2], x[3], 1, 3, 5, 7);
-    return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
-}
-
 // The addresses of four columns. Columns after the last repeat it.
 struct columns {
     const uint8_t *code[COLUMNS];
@@ -180,7 +171,7 @@ INLINE floats4 multiply_biases(zl_dtype dtype, const struct columns *c, const fl
             dtype_convert(&bias, ZL_FLOAT32, c->bias[i] + g * item, dtype, 1);
             all[i][0] += bias * sum[g];
         }
-    return sums_of(all);
+    return lanes_sums_f32(all);
 }
 
 // Six bits --------------------------------------------------------------------------------------------------
@@ -236,7 +227,7 @@ INLINE floats4 four_of_sixes(zl_dtype dtype, const struct int_set *x, const stru
         multiply_sixes(2, dtype, x, c, 0, sum);
         multiply_sixes(2, dtype, x, c, 2, sum + 2);
     }
-    return sums_of(sum);
+    return lanes_sums_f32(sum);
 }
 
 // Columns ---------------------------------------------------------------------------------------------------

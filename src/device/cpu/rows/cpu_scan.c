@@ -409,7 +409,7 @@ bool cpu_scan(const struct call *c) {
     zl_array x = c->in[0], out = call_output(c, 0);
     const int64_t *arg = call_args(c);
     struct scanning s;
-    OP_ROOM(int64_t, list, 3 * (int64_t)out->ndim);
+    OP_TEMP(int64_t, list, 3 * (int64_t)out->ndim);
     if (!list || !choose_rows(&s, (enum scan)arg[0], (zl_dtype)x->dtype))
         return false;
     s.inclusive = arg[3];

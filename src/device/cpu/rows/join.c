@@ -47,7 +47,7 @@ bool cpu_pad(const struct call *c) {
     union scalar room, value_room;
     zl_array x = c->in[0], out = call_output(c, 0);
     int ndim = out->ndim;
-    OP_ROOM(int64_t, list, 2 * ndim);
+    OP_TEMP(int64_t, list, 2 * ndim);
     if (!list)
         return false;
     struct margin m = {x, out, call_args(c), array_data(c->in[1], &value_room), list, list + ndim};

@@ -37,6 +37,15 @@ static inline __attribute__((always_inline)) void lanes_transpose_f64(doubles2 *
     v[0] = first;
 }
 
+// Returns the lane sums of four vectors.
+static inline __attribute__((always_inline)) floats4 lanes_sums_f32(const floats4 *v) {
+    floats4 a =
+        __builtin_shufflevector(v[0], v[1], 0, 2, 4, 6) + __builtin_shufflevector(v[0], v[1], 1, 3, 5, 7);
+    floats4 b =
+        __builtin_shufflevector(v[2], v[3], 0, 2, 4, 6) + __builtin_shufflevector(v[2], v[3], 1, 3, 5, 7);
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
+}
+
 // Adds up sums of four chains each. Lane c of sum[i] is the sum of chain c for result i; the chains are added
 // to the total in order. Lane i of the result belongs to sum[i]. first: there is no total yet.
 static inline __attribute__((always_inline)) floats4 lanes_add_chains(bool first, floats4 *sum,

@@ -70,7 +70,7 @@ ZL_AT_LOAD {
     fork_guard(&known.lock);
 }
 
-static char *ask_version(const char *compiler) {
+static char *read_version(const char *compiler) {
     struct command c = {0};
     struct text output = {0};
     text_add(&c.text, "%s --version", compiler);
@@ -118,7 +118,7 @@ const char *cpu_compiler_version(void) {
     const char *compiler = setting_text(SETTING_CC);
     lock_take(&known.lock);
     if (!known.compiler || strcmp(known.compiler, compiler) != 0) {
-        char *version = ask_version(compiler), *copy = version ? memory_copy_text(compiler) : NULL;
+        char *version = read_version(compiler), *copy = version ? memory_copy_text(compiler) : NULL;
         if (!copy) {
             memory_free(version);
             lock_give(&known.lock);
