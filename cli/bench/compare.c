@@ -100,7 +100,7 @@ struct bench_comparison bench_compare_rows(const struct bench_row *before, const
                  bench_clock_name(after->clock));
     if (before->status == BENCH_OK && after->status == BENCH_FAILED)
         c.verdict = BENCH_BROKEN;
-    else if (!c.why[0] && after->clock == BENCH_CLOCK_MODEL) { // a modelled time is the same in every run: there is no noise
+    else if (!c.why[0] && after->clock == BENCH_CLOCK_MODEL) { // the same in every run: there is no noise
         c.ratio = c.low = c.high = after->stats.median / before->stats.median;
         c.verdict = judge(c.low, c.high, threshold);
     } else if (!c.why[0])

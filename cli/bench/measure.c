@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { AGREE = 5, WARM_MOST = 1000, PROFILED_MOST = 200, WIPE_BYTES = 96 << 20, SAMPLES_MOST = 2000, INNER_MOST = 1 << 24 };
+enum { AGREE = 5, WARM_MOST = 1000, SAMPLES_MOST = 2000, PROFILED_MOST = 200, INNER_MOST = 1 << 24 };
+enum { WIPE_BYTES = 96 << 20 };
 static const double agreement = 0.01, sample_seconds = 5e-4, long_seconds = 0.02;
 
 // Returns the seconds of `count` runs together; negative after an error.

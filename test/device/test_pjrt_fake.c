@@ -364,7 +364,7 @@ TEST(any_call_may_fail_ahead) {
     CHECK(failures >= 4);
 }
 
-// Times of executions ----------------------------------------------------------------------------------------
+// Times of executions ---------------------------------------------------------------------------------------
 
 static bool has_profiler(const char *word) {
     const char *is = getenv("FAKE_PJRT"), *at = is ? strstr(is, "profiler") : NULL;

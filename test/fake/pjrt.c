@@ -12,8 +12,9 @@
 //   late              events are not done until something waits for them
 //   units=N           number of devices, 2 otherwise; memory=N: bytes of each
 //   kind=TEXT         name of the kind of these devices
-//   profiler          it has a profiler: the k-th execution takes k microseconds. profiler=streams: that shows
-//                     two kernels per execution, of half of the time each; profiler=lost: that lacks one
+//   profiler          it has a profiler: the k-th execution takes k microseconds
+//   profiler=streams  that shows two kernels per execution, of half of the time each
+//   profiler=lost     that lacks one execution
 // Tests find fake_fail and the like (fake.h) by dlsym.
 
 #include "device/pjrt/pjrt_abi.h"

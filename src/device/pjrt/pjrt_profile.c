@@ -75,7 +75,7 @@ static void end_session(const struct pjrt_profiler_api *api) {
 
 // Starts a session that traces devices and not the host. Under the lock.
 static void start_session(void) {
-    static const char options[] = "\x18\x01\x28\x01"; // ProfileOptions: device_tracer_level (3), version (5)
+    static const char options[] = "\x18\x01\x28\x01"; // ProfileOptions: devices are traced (3), version (5)
     const struct pjrt_profiler_api *api = profiler_api();
     struct pjrt_profiler_create c = {
         .struct_size = sizeof c, .options = options, .options_size = sizeof options - 1};
@@ -160,8 +160,8 @@ static int unit_of_plane(struct pjrt_proto plane) {
     return digits && at > name.part.at && at[-1] == ':' ? unit : -1;
 }
 
-// Appends the events (4) of an XLine, each with offset_ps (2) from the line's timestamp_ns (3) and
-// duration_ps (3). Returns false, with an error, if memory runs out.
+// Appends the events (4) of an XLine: each has the picoseconds (2) from the line's nanoseconds (3) to its
+// begin, and those that it took (3). Returns false, with an error, if memory runs out.
 static bool add_line(struct spans *out, struct pjrt_proto line) {
     struct pjrt_field start = find_field(line, 3), f;
     int64_t from = start.kind == PJRT_PROTO_NUMBER ? (int64_t)start.value : 0;
