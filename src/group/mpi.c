@@ -405,7 +405,8 @@ static zl_group split(zl_group base, int color, int key) {
     zl_group out = code ? NULL : wrap(comm);
     watch_end();
     lock_give(&turn);
-    return code ? error_set(ZL_ERROR_DEVICE, "zl_group_split: MPI_Comm_split failed with code %d", code) : out;
+    return code ? error_set(ZL_ERROR_DEVICE, "zl_group_split: MPI_Comm_split failed with code %d", code)
+                : out;
 }
 
 // Finalizes MPI at exit, since a rank that exits without it ends the whole job with an error. Does not do so

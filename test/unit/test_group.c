@@ -143,8 +143,9 @@ static int share_cotangents(zl_group g) {
     ZL_SCOPE {
         zl_array grad, x = zl_from_f32((float[]){1, (float)(rank > 0), (float)rank}, ZL_SHAPE(3));
         zl_outputs *value = zl_outputs_new();
-        wrong += !zl_value_and_grad((zl_fn){.call = largest, .data = g}, 1, &x, 1, (int[]){0}, value, &grad) ||
-                 !zl_eval(grad);
+        wrong +=
+            !zl_value_and_grad((zl_fn){.call = largest, .data = g}, 1, &x, 1, (int[]){0}, value, &grad) ||
+            !zl_eval(grad);
         const float *d = wrong ? NULL : zl_data_f32(grad);
         wrong += !d || fabsf(d[0] - 1.0f / RANKS) > 1e-6f || d[1] != (rank > 0 ? 0.5f : 0.0f) ||
                  d[2] != (float)(rank == RANKS - 1);
