@@ -83,8 +83,9 @@ bool cloud_ask_price(const struct invocation *call, const struct cloud_task *t, 
 // price is above --max-price, unknown although --max-price is given, or not confirmed.
 bool cloud_confirm_price(const struct invocation *call, const struct cloud_task *t,
                          const struct cloud_price *p);
-// Sets the task's place to that for which the price holds.
-void cloud_stay(struct cloud_task *t, const struct cloud_price *p);
+// Sets the task's place to that for which the price holds. Returns false if SkyPilot's words for it are not
+// understood, unless the task names a region itself.
+bool cloud_stay(const struct invocation *call, struct cloud_task *t, const struct cloud_price *p);
 // Asks a question, unless --yes is given. Returns whether the answer is y.
 bool cloud_confirm(const struct invocation *call, const char *question);
 
@@ -107,8 +108,9 @@ bool cloud_read_clusters(const char *name, bool refresh, struct cloud_clusters *
 void cloud_read_costs(struct cloud_clusters *clusters);
 // Writes a line about the cluster: its state, its price, and when it ends automatically.
 void cloud_show_cluster(FILE *out, const struct cloud_cluster *c);
-// Lists on standard error which clusters remain and may cost money, `name` first of all.
-void cloud_report_left(const char *name);
+// Lists on standard error which clusters remain and may cost money, and how to end `name`, a cluster or a
+// managed job.
+void cloud_report_left(const char *name, bool managed);
 // Copies the name of the cluster that the command means: --name, or that which launch wrote to .cluster_name.
 bool cloud_find_name(const struct invocation *call, char *out);
 // Writes the name to .cluster_name.

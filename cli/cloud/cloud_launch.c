@@ -200,7 +200,8 @@ static bool agree(struct launch *l) {
         return false;
     if (!cli_option(l->call, "max-price"))
         return true;
-    cloud_stay(&l->task, &price);
+    if (!cloud_stay(l->call, &l->task, &price))
+        return false;
     unlink(l->path);
     return cloud_save_task(l->call, &l->task, l->path);
 }
@@ -216,7 +217,7 @@ static int launch(struct launch *l) {
     int code = managed ? launch_job(l) : launch_cluster(l);
     if (code) {
         fprintf(stderr, "zellige cloud launch: SkyPilot ended with code %d.\n", code);
-        cloud_report_left(l->task.name);
+        cloud_report_left(l->task.name, managed);
     }
     return code;
 }

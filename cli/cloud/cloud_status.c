@@ -109,7 +109,7 @@ static int take_down(const struct invocation *call, const char *name) {
         cloud_forget_name(name);
     if (code && w == &cluster) {
         fprintf(stderr, "zellige cloud down: SkyPilot ended with code %d.\n", code);
-        cloud_report_left(name);
+        cloud_report_left(name, false);
     }
     return code;
 }

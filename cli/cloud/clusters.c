@@ -99,7 +99,7 @@ void cloud_show_cluster(FILE *out, const struct cloud_cluster *c) {
     fputc('\n', out);
 }
 
-void cloud_report_left(const char *name) {
+void cloud_report_left(const char *name, bool managed) {
     struct cloud_clusters c;
     bool known = cloud_read_clusters(NULL, true, &c), named = false;
     if (known && c.count) {
@@ -110,11 +110,16 @@ void cloud_report_left(const char *name) {
             named = named || !strcmp(c.at[i].name, name);
         }
     }
-    if (known && !named)
+    if (managed)
+        fprintf(stderr,
+                "The job %s may have begun: `zellige cloud status --managed` says so, and\n"
+                "`zellige cloud down --managed %s` ends it.\n",
+                name, name);
+    else if (known && !named)
         fprintf(stderr, "SkyPilot knows no cluster %s: it costs nothing.\n", name);
     else if (!known)
         fprintf(stderr, "SkyPilot does not say what is left: look at the cloud's console too.\n");
-    if (named || !known)
+    if (!managed && (named || !known))
         fprintf(stderr, "`zellige cloud down %s` or `sky down %s` removes it.\n", name, name);
     free(c.at);
 }

@@ -111,13 +111,24 @@ bool cloud_confirm_price(const struct invocation *call, const struct cloud_task 
 }
 
 // Converts "GCP (us-east5-b)" to gcp/*/us-east5-b: zones of GCP end with a letter. Other clouds show regions.
-void cloud_stay(struct cloud_task *t, const struct cloud_price *p) {
+bool cloud_stay(const struct invocation *call, struct cloud_task *t, const struct cloud_price *p) {
     char cloud[CLOUD_NAME], place[CLOUD_NAME];
-    if (sscanf(p->where, "%127[A-Za-z0-9] (%127[A-Za-z0-9_-])", cloud, place) != 2)
-        return;
+    int end = 0;
+    bool is_place =
+        sscanf(p->where, "%127[A-Za-z0-9] (%127[A-Za-z0-9_.:@-])%n", cloud, place, &end) == 2 && end;
+    if (!is_place && t->infra && strchr(t->infra, '/'))
+        return true; // it has a region already
+    if (!is_place || p->where[end])
+        return cli_fail(
+                   call,
+                   "--max-price: no machines can be asked for at '%s' alone: name a cloud with a region by "
+                   "--infra, as in gcp/us-east5",
+                   p->where),
+               false;
     for (char *c = cloud; *c; c++)
         *c |= 0x20 * (*c >= 'A' && *c <= 'Z');
     size_t len = strlen(place);
     bool zone = !strcmp(cloud, "gcp") && len > 2 && place[len - 2] == '-';
     snprintf(t->place, sizeof t->place, "%.20s/%s%.100s", cloud, zone ? "*/" : "", place);
+    return true;
 }

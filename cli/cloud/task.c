@@ -9,6 +9,7 @@
 #include <regex.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 static const char identifier[] = "[A-Za-z_][A-Za-z0-9_]{0,100}";
@@ -59,7 +60,7 @@ static bool is_printable(const char *text) {
 
 static bool ends_with(const char *text, size_t len, const char *end) {
     size_t bytes = strlen(end);
-    return len >= bytes && !strncmp(text + len - bytes, end, bytes);
+    return len >= bytes && !strncasecmp(text + len - bytes, end, bytes);
 }
 
 static bool looks_secret(const char *name, size_t len) {

@@ -63,16 +63,24 @@ static const char *step_over(const char *at) {
     return NULL;
 }
 
+// Returns where the next item of a list or object begins, or `at` if it is at the closing bracket. NULL:
+// there is no comma, or nothing after it.
+static const char *next_item(const char *at, char bracket) {
+    if (!at || *at == bracket)
+        return at;
+    at = *at == ',' ? skip(at + 1) : NULL;
+    return at && *at != bracket ? at : NULL;
+}
+
 static const char *addresses(const char *at, struct launch_rank *r) {
     if (*(at = skip(at)) != '[')
         return NULL;
     for (at = skip(at + 1); at && *at != ']';) {
-        if (r->addresses == LAUNCH_ADDRESSES ||
-            !(at = text(at, r->address[r->addresses++], sizeof *r->address)))
+        if (r->addresses == LAUNCH_ADDRESSES)
             return NULL;
-        at = *at == ',' ? skip(at + 1) : at;
+        at = next_item(text(at, r->address[r->addresses++], sizeof *r->address), ']');
     }
-    return skip(at + 1);
+    return at ? skip(at + 1) : NULL;
 }
 
 static const char *host(const char *at, struct launch_rank *r) {
@@ -86,14 +94,14 @@ static const char *host(const char *at, struct launch_rank *r) {
         at = !strcmp(name, "ssh")   ? text(at, r->ssh, sizeof r->ssh)
              : !strcmp(name, "ips") ? addresses(at, r)
                                     : step_over(at);
-        at = at && *at == ',' ? skip(at + 1) : at;
+        at = next_item(at, '}');
     }
     return at ? skip(at + 1) : NULL;
 }
 
 static bool parse(const char *at, struct launch_hosts *out) {
-    at = skip(at);
-    if (*at == '{') { // newer files have the list as a member of an object
+    bool is_member = *(at = skip(at)) == '{'; // newer files have the list as a member of an object
+    if (is_member) {
         const char *list = strstr(at, "\"hosts\"");
         at = list ? strchr(list, '[') : NULL;
     }
@@ -101,10 +109,30 @@ static bool parse(const char *at, struct launch_hosts *out) {
         return false;
     for (at = skip(at + 1); at && *at != ']';) {
         struct launch_rank *r = add(out);
-        at = r ? host(at, r) : NULL;
-        at = at && *at == ',' ? skip(at + 1) : at;
+        at = r ? next_item(host(at, r), ']') : NULL;
     }
-    return at && out->count;
+    return at && out->count && (is_member || !*skip(at + 1));
+}
+
+// Checks names and addresses, which become words of ssh's command line and parts of scripts and JSON.
+static bool check(const struct invocation *call, const struct launch_hosts *h) {
+    static const char in_address[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:_%-";
+    for (int i = 0; i < h->count; i++) {
+        char name[sizeof h->rank->ssh];
+        memcpy(name, h->rank[i].ssh, sizeof name);
+        cli_clean(name, false);
+        bool fits = *name != '-' && !strcmp(name, h->rank[i].ssh) && !strpbrk(name, " \"'`$\\;&|<>()");
+        if (!fits)
+            return cli_fail(call, "rank %d: '%s' is no name of a host, as in \"node-1\" or \"me@node-1\"", i,
+                            name),
+                   false;
+        for (int k = 0; k < h->rank[i].addresses; k++)
+            if (strspn(h->rank[i].address[k], in_address) != strlen(h->rank[i].address[k]) ||
+                !*h->rank[i].address[k])
+                return cli_fail(call, "rank %d: its address number %d is none, as in \"10.0.0.1\"", i, k + 1),
+                       false;
+    }
+    return true;
 }
 
 static bool from_file(const struct invocation *call, const char *file, struct launch_hosts *out) {
@@ -113,12 +141,13 @@ static bool from_file(const struct invocation *call, const char *file, struct la
         return cli_fail(call, "the file of hosts '%s' cannot be read", file), false;
     bool ok = parse(data, out);
     free(data);
-    return ok ||
-           (cli_fail(
-                call,
-                "'%s' is no file of hosts: [{\"ssh\": \"name\", \"ips\": [\"10.0.0.1\"]}, ...] is expected",
-                file),
-            false);
+    if (!ok)
+        return cli_fail(call,
+                        "'%s' is no file of hosts: [{\"ssh\": \"name\", \"ips\": [\"10.0.0.1\"]}, ...] is "
+                        "expected",
+                        file),
+               false;
+    return check(call, out);
 }
 
 bool launch_read_hosts(const struct invocation *call, const char *hosts, const char *file, int times,
@@ -134,11 +163,15 @@ bool launch_read_hosts(const struct invocation *call, const char *hosts, const c
                 return cli_usage(call, "--hosts: names with commas between them, for at most %d ranks",
                                  LAUNCH_RANKS),
                        false;
+            const char *user = memchr(at, '@', len); // ssh takes "me@node-1"; the address is what follows
+            size_t before = user ? (size_t)(user + 1 - at) : 0;
             memcpy(r->ssh, at, len);
-            memcpy(r->address[0], at, len);
+            memcpy(r->address[0], at + before, len - before);
             r->addresses = 1;
         }
         at += len + (at[len] == ',');
     }
-    return out->count || (cli_usage(call, "--hosts names no host"), false);
+    if (!out->count)
+        return cli_usage(call, "--hosts names no host"), false;
+    return check(call, out);
 }

@@ -12,8 +12,8 @@
 enum { LAUNCH_RANKS = 1024, LAUNCH_ADDRESSES = 16 };
 
 struct launch_rank {
-    char ssh[256];                          // the host to log in to; "" for this machine
-    char address[LAUNCH_ADDRESSES][64];     // IP addresses, without ports
+    char ssh[256];                      // the host to log in to; "" for this machine
+    char address[LAUNCH_ADDRESSES][64]; // IP addresses, without ports
     int addresses;
 };
 struct launch_hosts {
@@ -36,8 +36,9 @@ struct launch_process {
     char *const *argv;
     char *const *variable; // additions to its environment, "NAME=value"; ends with NULL
     const char *folder;    // its working folder; NULL: that of this process
-    const char *input;     // text for its standard input, which then stays open; NULL: its standard input is
-                           // empty
+    const char *input;     // a script for its standard input, which then stays open: the process ends when it
+                           // is closed, and each line says a signal for what it runs, "TERM" or "USR1"; NULL:
+                           // its standard input is empty, and it gets the signals itself
 };
 // Runs all processes and waits until they end. Lines of their output are printed whole, after "[rank] "
 // unless `plain` is set. If a process fails, the others are ended. Returns the exit code of the first one

@@ -17,7 +17,7 @@
 
 #include "zellige.h"
 
-enum { FIRST_PORT = 32323, PORT_LAST = 65535, PAIRS_MOST = 64, WORDS = 64 };
+enum { FIRST_PORT = 32323, PORT_LAST = 65535, PAIRS_MOST = 64 };
 
 static const struct option options[] = {
     {"n", 'n', "COUNT", NULL, "ranks on each host (default 1); --repeat-hosts is the same"},
@@ -70,7 +70,8 @@ static bool add_pair(struct job *j, char *pair) {
 static bool read_pairs(struct job *j, const char *list) {
     for (const char *at = list; at && *at;) {
         size_t len = strcspn(at, ",");
-        if (!memchr(at, '=', len) || *at == '=')
+        size_t name = strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
+        if (!name || at[name] != '=' || (*at >= '0' && *at <= '9')) // a name that a shell can export
             return cli_usage(j->call, "--env: NAME=VALUE is expected, not '%.*s'", (int)len, at), false;
         if (!add_pair(j, strndup(at, len)))
             return cli_fail(j->call, "--env: more than %d variables", PAIRS_MOST), false;
@@ -120,23 +121,58 @@ static bool write_file(struct job *j) {
     return ok || (cli_fail(j->call, "the file of hosts cannot be written: %s", strerror(errno)), false);
 }
 
+static bool is_same_machine(const struct launch_rank *a, const struct launch_rank *b) {
+    return (launch_is_local(a) && launch_is_local(b)) || !strcmp(a->ssh, b->ssh);
+}
+
 // Returns the index of a rank among those of its machine, and sets *all to their number.
 static int place_on_machine(const struct job *j, int rank, int *all) {
     int place = 0;
     *all = 0;
     for (int i = 0; i < j->hosts.count; i++)
-        if (!strcmp(j->hosts.rank[i].ssh, j->hosts.rank[rank].ssh)) {
+        if (is_same_machine(&j->hosts.rank[i], &j->hosts.rank[rank])) {
             place += i < rank;
             ++*all;
         }
     return place;
 }
 
+// Returns the name of a GPU for a rank, in at most *length characters: one of those in CUDA_VISIBLE_DEVICES,
+// if that is set here and the rank runs here. NULL: it lists too few; "": the name is the rank's place.
+static const char *gpu_of(const struct job *j, int rank, int *length) {
+    int all, place = place_on_machine(j, rank, &all);
+    const char *list = launch_is_local(&j->hosts.rank[rank]) ? getenv("CUDA_VISIBLE_DEVICES") : NULL;
+    *length = 0;
+    if (!list || !*list)
+        return "";
+    while (list && place--)
+        list = (list = strchr(list, ',')) ? list + 1 : NULL;
+    *length = list ? (int)strcspn(list, ",") : 0;
+    return *length ? list : NULL;
+}
+
+// Checks that each rank has an address and, of the engine nccl, a GPU.
+static bool check_ranks(const struct job *j) {
+    int length;
+    for (int i = 0; i < j->hosts.count; i++) {
+        if (!j->hosts.rank[i].addresses)
+            return cli_fail(j->call, "rank %d has no address: \"ips\": [\"10.0.0.1\"] is expected in '%s'", i,
+                            cli_option(j->call, "hostfile")),
+                   false;
+        if (j->nccl && !gpu_of(j, i, &length))
+            return cli_fail(j->call, "rank %d has no GPU: CUDA_VISIBLE_DEVICES is %s", i,
+                            getenv("CUDA_VISIBLE_DEVICES")),
+                   false;
+    }
+    return true;
+}
+
 // Writes the variables of a rank, besides the hostfile, to `out`, which has room for OWN_PAIRS and a NULL at
 // the end.
 enum { OWN_PAIRS = 6 };
 static void own_pairs(const struct job *j, int rank, char **out) {
-    int all, place = place_on_machine(j, rank, &all);
+    int all, length, place = place_on_machine(j, rank, &all);
+    const char *gpu = gpu_of(j, rank, &length);
     *out++ = format("MLX_RANK=%d", rank);
     *out++ = format("ZL_GROUP_TOKEN=%s", j->token);
     if (j->nccl) {
@@ -145,7 +181,8 @@ static void own_pairs(const struct job *j, int rank, char **out) {
         *out++ = format("MLX_WORLD_SIZE=%d", j->hosts.count);
     }
     if (j->nccl && all > 1)
-        *out++ = format("CUDA_VISIBLE_DEVICES=%d", place);
+        *out++ = *gpu ? format("CUDA_VISIBLE_DEVICES=%.*s", length, gpu)
+                      : format("CUDA_VISIBLE_DEVICES=%d", place);
     *out = NULL;
 }
 
@@ -163,9 +200,9 @@ static char *script(const struct job *j, int rank) {
     const char *folder = cli_option(j->call, "cwd");
     if (!f)
         return NULL;
-    // The script is one shell function, so that the shell has read all of it before the program begins to
-    // read the same standard input. When its input ends, with the launcher or for another reason, it ends the
-    // program.
+    // The script is one shell function, so that the shell has read all of it before it reads anything else
+    // from the same standard input. Each line after it is a signal for the program. When the input ends, with
+    // the launcher or for another reason, the script ends the program.
     fprintf(
         f,
         "run() {\nexec 3<&0\nhosts=$(mktemp) || exit 1\ncat >\"$hosts\" <<'END_OF_HOSTS'\n%sEND_OF_HOSTS\n",
@@ -189,8 +226,8 @@ static char *script(const struct job *j, int rank) {
         cli_put_quoted(f, j->call->operands[i]);
         fputc(' ', f);
     }
-    fputs("</dev/null 3<&- &\nprogram=$!\n(cat <&3 >/dev/null; kill -TERM -$program; sleep 5; kill -KILL "
-          "-$program) 2>/dev/null &\nwatch=$!\n"
+    fputs("</dev/null 3<&- &\nprogram=$!\n(while read -r signal <&3; do kill \"-$signal\" -$program; done; "
+          "kill -TERM -$program; sleep 5; kill -KILL -$program) 2>/dev/null &\nwatch=$!\n"
           "wait $program\ncode=$?\nkill -TERM -$watch 2>/dev/null\nrm -f \"$hosts\"\nexit $code\n}\nrun\n",
           f);
     return fclose(f) == 0 ? out : NULL;
@@ -229,6 +266,8 @@ static void free_words(char *const *words) {
 }
 
 static int run_ranks(struct job *j) {
+    if (!check_ranks(j))
+        return CLI_FAILED;
     struct launch_process *p = calloc((size_t)j->hosts.count, sizeof *p);
     bool ok = p && cli_make_token(j->token) && write_ring(j);
     if (!ok)
@@ -252,14 +291,21 @@ static int run_ranks(struct job *j) {
 
 // mpirun and srun -------------------------------------------------------------------------------------------
 
+// A command line, which a NULL ends. failed: a word is missing, since memory ran out.
 struct words {
-    char *at[WORDS * 4];
+    char **at;
     int count;
+    bool failed;
 };
 
 static void add(struct words *w, char *word) {
-    if (w->count + 1 < (int)(sizeof w->at / sizeof *w->at))
-        w->at[w->count++] = word;
+    char **more = word ? realloc(w->at, sizeof *more * (size_t)(w->count + 2)) : NULL;
+    w->failed |= !more;
+    if (!more)
+        return;
+    w->at = more;
+    w->at[w->count++] = word;
+    w->at[w->count] = NULL;
 }
 
 static void add_list(struct words *w, const char *list) {
@@ -313,7 +359,8 @@ static int hand_over(struct job *j, bool srun) {
     add_list(&w, cli_option(j->call, "mpi-arg"));
     for (int i = 0; i < j->call->operand_count; i++)
         add(&w, j->call->operands[i]);
-    w.at[w.count] = NULL;
+    if (w.failed)
+        return cli_fail(j->call, "out of memory");
     execvp(w.at[0], w.at);
     return cli_fail(j->call, "'%s' cannot be run: %s", w.at[0], strerror(errno));
 }

@@ -138,25 +138,36 @@ static bool start(struct child *c, const struct launch_process *p) {
     if (!p->input) {
         close(c->input);
         c->input = -1;
+    } else {
+        fcntl(c->input, F_SETFL, O_NONBLOCK); // signals are not waited for
     }
     return true;
 }
 
 // Running ---------------------------------------------------------------------------------------------------
 
+// Sends SIGTERM or SIGUSR1 to all ranks. Those on other machines get it from their script, since ssh itself
+// would end without passing it on.
 static void signal_all(const struct child *c, int count, int signal_number) {
+    const char *line = signal_number == SIGTERM ? "TERM\n" : "USR1\n";
     for (int i = 0; i < count; i++)
-        if (c[i].id)
+        if (c[i].id && c[i].input < 0)
             kill(-c[i].id, signal_number);
+        else if (c[i].id)
+            (void)!write(c[i].input, line, strlen(line)); // a rank that does not read it is killed later
 }
 
-static void end_all(struct child *c, int count, int signal_number) {
+static void close_input(struct child *c) {
+    if (c->input >= 0)
+        close(c->input); // ends what it started on another machine
+    c->input = -1;
+}
+
+static void kill_all(struct child *c, int count) {
     for (int i = 0; i < count; i++)
         if (c[i].id) {
-            kill(-c[i].id, signal_number);
-            if (c[i].input >= 0)
-                close(c[i].input); // ends what it started on another machine
-            c[i].input = -1;
+            kill(-c[i].id, SIGKILL);
+            close_input(&c[i]);
         }
 }
 
@@ -177,6 +188,7 @@ static int reap(struct child *c, int count, int *code, int *rank) {
     for (int i = 0; i < count; i++) {
         if (c[i].id && waitpid(c[i].id, &status, WNOHANG) == c[i].id) {
             kill(-c[i].id, SIGTERM); // ends what the child left running
+            close_input(&c[i]);
             c[i].id = 0;
             if (*rank < 0 && code_of(status)) {
                 *code = code_of(status);
@@ -219,10 +231,10 @@ static int follow(struct child *c, int count, bool plain, struct pollfd *p) {
             if (rank >= 0 && left < count && code != STOPPED)
                 fprintf(stderr, "zellige launch: rank %d ended with code %d: the others are ended\n", rank,
                         code);
-            end_all(c, count, SIGTERM);
+            signal_all(c, count, SIGTERM);
             ended = now_ms();
         } else if (fails && left && now_ms() > ended + grace) {
-            end_all(c, count, SIGKILL);
+            kill_all(c, count);
         }
     }
     return rank >= 0 && (!stopped_by || code == STOPPED) ? code : stopped_by ? 128 + (int)stopped_by : 0;
@@ -236,7 +248,9 @@ int launch_run(const struct launch_process *process, int count, bool plain) {
     struct sigaction action = {.sa_handler = stop};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    struct sigaction hangup;
+    if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN) // as under nohup
+        sigaction(SIGHUP, &action, NULL);
     action.sa_handler = warn;
     sigaction(SIGUSR1, &action, NULL);
     for (int i = 0; ok && i < count; i++)
@@ -244,7 +258,7 @@ int launch_run(const struct launch_process *process, int count, bool plain) {
     if (!ok)
         fprintf(stderr, "zellige launch: not all processes could be started: %s\n", strerror(errno));
     if (!ok && c)
-        end_all(c, count, SIGKILL);
+        kill_all(c, count);
     int code = ok ? follow(c, count, plain, p) : CLI_FAILED;
     for (int i = 0; c && i < count; i++)
         for (int k = 0; k < 2; k++)

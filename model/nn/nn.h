@@ -210,8 +210,9 @@ void nn_writer_free(zl_trainer t);
 // Returns the names of the files that a checkpoint consists of, one per line, to be freed with free; NULL
 // if it is not an index or cannot be read.
 char *nn_files_of(const char *path);
-// Removes the files of `names`, one per line, in the folder of `path`, except those that are in `kept`.
-// NULL `names` stands for none; `kept` may be "".
+// Removes the files of `names`, one per line, in the folder of `path`, except those that are in `kept` and
+// those that are not named like shards. Waits before that until `path` is on its disk. NULL `names` stands
+// for none; `kept` may be "".
 void nn_remove_files(const char *path, const char *names, const char *kept);
 // Writes the path of a file `name`, of `length` bytes, in the folder of `path`.
 void nn_beside(const char *path, const char *name, int length, char *out, size_t bytes);

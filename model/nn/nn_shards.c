@@ -3,11 +3,13 @@
 //
 // The arrays that are written do not change while the thread holds them: training continues in other memory.
 // File names contain the step and a number of the run, so that no file is written twice. Rank 0 waits until
-// it sees all files, which needs no message between ranks. If a process dies before that, the old index
-// stays, and all files that it names.
+// it sees all files, which needs no message between ranks, and until they are on their disk. If a process or
+// the machine dies before that, the old index stays, and all files that it names.
 
 #include "nn.h"
 
+#include <fcntl.h>
+#include <fnmatch.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,14 +55,32 @@ static bool has_line(const char *lines, const char *line, size_t length) {
     return false;
 }
 
+// Waits until a file is on its disk, as far as the file system can tell.
+static void sync_file(const char *path) {
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return;
+    fsync(file);
+    close(file);
+}
+
+// Returns whether a file is named as name_file does it. An index may come from others: it does not decide
+// which other files are removed.
+static bool is_shard(const char *path) {
+    return !fnmatch("*.[0-9]*-[0-9]*.[0-9a-f]*.[0-9]*-of-[0-9]*.safetensors", path, 0);
+}
+
 void nn_remove_files(const char *path, const char *names, const char *kept) {
     char full[PATH_BYTES];
+    if (names)
+        sync_file(path);
     for (const char *at = names ? names : ""; *at;) {
         size_t length = strcspn(at, "\n");
         bool is_beside = length && !memchr(at, '/', length);
         if (is_beside && !has_line(kept, at, length)) {
             nn_beside(path, at, (int)length, full, sizeof full);
-            unlink(full);
+            if (is_shard(full))
+                unlink(full);
         }
         at += length + (at[length] == '\n');
     }
@@ -74,7 +94,7 @@ static bool say(struct nn_writer *w, const char *what) {
     return false;
 }
 
-// Waits until all files of the checkpoint exist.
+// Waits until all files of the checkpoint exist and are on their disk.
 static bool wait_for_files(struct nn_writer *w) {
     const struct timespec pause = {.tv_nsec = 5000000};
     char full[PATH_BYTES], text[256];
@@ -91,6 +111,7 @@ static bool wait_for_files(struct nn_writer *w) {
             }
             nanosleep(&pause, NULL);
         }
+        sync_file(full);
         at += length + (at[length] == '\n');
     }
     return true;

@@ -348,8 +348,27 @@ static bool read_report(zl_array report, double values[REPORTS]) {
     return zl_eval(wide) && zl_copy_to(wide, values, REPORTS * sizeof *values);
 }
 
+// Compares the steps of all ranks before the first one: a rank that does not see the checkpoint of the
+// others, or still sees an older one, would train with parameters of another step.
+static bool agree(zl_trainer t) {
+    struct nn_mesh *m = table_of(t)->mesh;
+    int64_t at = zl_trainer_batches(t), most[2] = {at, -at};
+    bool done = true;
+    ZL_SCOPE
+        if (m) {
+            zl_array all = zl_all_max(zl_from_i64(most, ZL_SHAPE(2)), m->all);
+            done = zl_eval(all) && zl_copy_to(all, most, sizeof most);
+        }
+    return done &&
+           (most[0] == -most[1] ||
+            nn_fail(t->nn,
+                    "zl_trainer_step: this rank continues after %lld batches, and others after %lld to "
+                    "%lld: all ranks must load one checkpoint",
+                    (long long)at, (long long)-most[1], (long long)most[0]));
+}
+
 bool zl_trainer_step(zl_trainer t, int count, const zl_array *batch, zl_train_report *report) {
-    if (!t || (!is_open(t) && (!open_table(t, count, batch) || !open_slots(t))))
+    if (!t || (!is_open(t) && (!open_table(t, count, batch) || !open_slots(t) || !agree(t))))
         return false;
     zl_array loss = NULL, norm = NULL;
     double rate = zl_train_rate(&t->options, t->step);

@@ -247,8 +247,8 @@ static PyObject *barrier(PyObject *module, PyObject *args, PyObject *kwargs) {
 
 static PyMethodDef functions[] = {
     {"is_available", KEYWORDS(is_available),
-     PyDoc_STR("is_available(backend='any')\n--\n\nWhether this machine has what a backend needs: any, ring "
-               "or mpi.")},
+     PyDoc_STR("is_available(backend='any')\n--\n\nWhether this machine has what a backend needs: any, ring, "
+               "mpi or nccl.")},
     {"init", KEYWORDS(init),
      PyDoc_STR(
          "init(strict=False, backend='any', *, all_gather_factory=None)\n--\n\nThe group of all processes "

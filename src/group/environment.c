@@ -67,7 +67,7 @@ static bool by_slurm(struct group_invitation *i) {
         return false;
     group_read_number("SLURM_STEP_ID", &step);
     first_node(nodes, i->host, sizeof i->host);
-    i->port = PORTS_BEGIN + (job * STEPS + step) % PORTS;
+    i->port = PORTS_BEGIN + (int)(((int64_t)job * STEPS + step) % PORTS);
     return true;
 }
 

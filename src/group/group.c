@@ -150,11 +150,20 @@ const char *zl_group_engine(zl_group g) {
     return g ? g->engine : NULL;
 }
 
+// Returns false, with an error, if the process is the child of a fork, whose parent has the connections.
+static bool may_use(zl_group g) {
+    return g->size == 1 || era == atomic_load(&fork_era) ||
+           error_false(ZL_ERROR_STATE, "a group of processes cannot be used in the child of a fork: the "
+                                       "parent has its connections");
+}
+
 zl_group zl_group_split(zl_group group, int color, int key) {
     if (!group)
         return NULL;
     if (color < 0)
         return error_set(ZL_ERROR_VALUE, "zl_group_split: the color is %d: it must not be negative", color);
+    if (!may_use(group))
+        return NULL;
     // Collectives that were enqueued before must finish first, so that all ranks are at the same point.
     if (group->stream && !zl_stream_synchronize(group->stream))
         return NULL;
@@ -170,13 +179,10 @@ zl_group zl_group_split(zl_group group, int color, int key) {
 // error, if there is none or the process is the child of a fork.
 static zl_group meant(zl_group g) {
     g = g ? zl_group_retain(g) : zl_group_init(false, "any");
-    if (g && g->size > 1 && era != atomic_load(&fork_era)) {
-        zl_group_release(g);
-        return error_set(
-            ZL_ERROR_STATE,
-            "a group of processes cannot be used in the child of a fork: the parent has its connections");
-    }
-    return g;
+    if (!g || may_use(g))
+        return g;
+    zl_group_release(g);
+    return NULL;
 }
 
 // Computes what the engine cannot: 16-bit integers as wider ones, and extremes of other dtypes from all

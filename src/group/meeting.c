@@ -31,13 +31,15 @@ static bool gather(const struct group_invitation *i, struct wire_address *all, i
         struct wire_name who;
         int s = wire_accept(listener, (uint32_t)i->size, &who, deadline);
         ok = s >= 0;
-        if (ok && socket[who.rank] >= 0) {
-            close(s); // a repeated connection: the rank tries again
+        if (ok && (!who.rank || socket[who.rank] >= 0)) {
+            close(s); // of another process with the same rank, which reads that its connection was closed
             continue;
         }
         if (ok)
             socket[who.rank] = s;
         ok = ok && peer_of(s, &all[who.rank]) && wire_get(s, all[who.rank].port, sizeof all->port, deadline);
+        if (ok)
+            all[who.rank].port[sizeof all->port - 1] = 0;
         seen += ok;
     }
     if (listener >= 0)

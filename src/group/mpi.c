@@ -3,7 +3,8 @@
 //
 // Elements are sent as unsigned integers of their size, and one operation of our own combines them with the
 // row kernels of the device, so that f16, bf16 and NaN behave as everywhere else. MPI's calls cannot be
-// interrupted: if one takes longer than the timeout, a watching thread ends the job.
+// interrupted: if one takes longer than the timeout, a watching thread ends the job. Threads take turns, by a
+// lock, in calling MPI.
 
 #include "group/group.h"
 
@@ -156,6 +157,16 @@ static void *watch(void *unused) {
     return NULL;
 }
 
+static void watch_begin(const char *name, uint64_t number) {
+    atomic_store_explicit(&call.name, name, memory_order_relaxed);
+    atomic_store_explicit(&call.number, number, memory_order_relaxed);
+    atomic_store_explicit(&call.begin, clock_ns(), memory_order_release);
+}
+
+static void watch_end(void) {
+    atomic_store_explicit(&call.begin, 0, memory_order_release);
+}
+
 // Groups ----------------------------------------------------------------------------------------------------
 
 struct mpi_group {
@@ -163,7 +174,15 @@ struct mpi_group {
     mpi_handle comm;
     uint64_t number;
     bool is_broken;
+    struct mpi_group *next; // in the list of closed groups
 };
+
+static struct lock turn, closed_lock; // turn: held during calls of MPI
+static struct mpi_group *closed;      // groups whose communicators are to be freed
+static unsigned era;                  // fork_era when MPI was started
+ZL_AT_LOAD {
+    fork_guard(&closed_lock); // not `turn`: a fork does not wait for other ranks
+}
 
 static const struct op_transfer *current; // the running call, since MPI passes no context to its operation
 static bool any_broken;
@@ -316,28 +335,50 @@ static bool check(struct mpi_group *g, const struct op_transfer *t) {
     return ok;
 }
 
+// Frees closed groups. Needs the turn.
+static void free_closed(void) {
+    int ended = 0;
+    lock_take(&closed_lock);
+    struct mpi_group *g = closed;
+    closed = NULL;
+    lock_give(&closed_lock);
+    if (g)
+        mpi.Finalized(&ended);
+    for (struct mpi_group *next; g; g = next) {
+        next = g->next;
+        if (!ended && !any_broken && era == atomic_load(&fork_era))
+            mpi.Comm_free(&g->comm);
+        memory_free(g);
+    }
+}
+
 static bool run(zl_group base, const struct op_transfer *t) {
     struct mpi_group *g = (struct mpi_group *)base;
     g->number += !group_is_between_ranks(t->kind);
     if (g->is_broken)
         return group_fail(&(struct group_place){base, t->name, g->number},
                           "an earlier collective of this group failed");
+    lock_take(&turn);
     current = t;
-    atomic_store_explicit(&call.name, t->name, memory_order_relaxed);
-    atomic_store_explicit(&call.number, g->number, memory_order_relaxed);
-    atomic_store_explicit(&call.begin, clock_ns(), memory_order_release);
+    watch_begin(t->name, g->number);
     bool ok = check(g, t) && is_fine(g, run_call(g, t));
-    atomic_store_explicit(&call.begin, 0, memory_order_release);
+    watch_end();
+    free_closed();
+    lock_give(&turn);
     return ok;
 }
 
+// If another thread is calling MPI, that thread frees the communicator.
 static void close_group(zl_group base) {
     struct mpi_group *g = (struct mpi_group *)base;
-    int ended = 0;
-    mpi.Finalized(&ended);
-    if (!ended && !any_broken)
-        mpi.Comm_free(&g->comm);
-    memory_free(g);
+    lock_take(&closed_lock);
+    g->next = closed;
+    closed = g;
+    lock_give(&closed_lock);
+    if (lock_try(&turn)) {
+        free_closed();
+        lock_give(&turn);
+    }
 }
 
 static zl_group split(zl_group base, int color, int key);
@@ -356,16 +397,25 @@ static zl_group wrap(mpi_handle comm) {
 }
 
 static zl_group split(zl_group base, int color, int key) {
+    struct mpi_group *g = (struct mpi_group *)base;
     mpi_handle comm;
-    int code = mpi.Comm_split(((struct mpi_group *)base)->comm, color, key, &comm);
+    lock_take(&turn);
+    watch_begin("zl_group_split", g->number);
+    int code = mpi.Comm_split(g->comm, color, key, &comm);
+    zl_group out = code ? NULL : wrap(comm);
+    watch_end();
+    lock_give(&turn);
     return code ? error_set(ZL_ERROR_DEVICE, "zl_group_split: MPI_Comm_split failed with code %d", code)
-                : wrap(comm);
+                : out;
 }
 
 // Finalizes MPI at exit, since a rank that exits without it ends the whole job with an error. Does not do so
-// after a failure: other ranks may have ended, and it would wait for them.
+// after a failure: other ranks may have ended, and it would wait for them. Nor does the child of a fork: MPI
+// is its parent's.
 static void finish(void) {
     int ended = 0;
+    if (era != atomic_load(&fork_era))
+        return;
     mpi.Finalized(&ended);
     if (!ended && !any_broken)
         mpi.Finalize();
@@ -379,6 +429,7 @@ static bool start(void) {
     if (!begun && given < MPI_SERIALIZED)
         return error_false(ZL_ERROR_DEVICE, "zl_group_init: %s does not let several threads take turns",
                            mpi.version);
+    era = atomic_load(&fork_era);
     if (!begun)
         atexit(finish);
     return !mpi.Op_create(combine, 1, &mpi.combine) ||

@@ -295,6 +295,7 @@ static bool run(zl_group base, const struct op_transfer *t) {
     bool pairs = group_is_between_ranks(t->kind);
     r->number += !pairs;
     r->name = t->name;
+    r->peer = pairs ? t->peer : -1;
     struct group_place at = {base, t->name, r->number};
     if (r->broken)
         return group_fail(&at, "%s", r->broken);

@@ -62,6 +62,7 @@ static struct ring *make(int rank, int size, int links) {
     atomic_init(&r->base.refs, 1);
     r->links = links;
     r->name = "zl_group_init";
+    r->peer = -1;
     memset(r->data, -1, sizeof r->data);
     memset(r->alarm, -1, sizeof r->alarm);
     r->waiting = memory_zero(sizeof *r->waiting * (size_t)size);

@@ -14,6 +14,7 @@ struct ring {
     int alarm[2];          // one more each, for messages about trouble
     uint64_t number;       // of the collective that runs; sends and receives are not counted
     const char *name;      // of the op that runs
+    int peer;              // the other rank of a send or recv that runs; -1: all ranks take part
     uint64_t *waiting;     // by rank: the number at which it reported that it waits; 0: it did not
     bool said;             // this rank has reported that it waits
     bool is_beside;        // another engine moves the data, and uses the ring besides

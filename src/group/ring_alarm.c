@@ -121,9 +121,11 @@ static int list_missing(const struct ring *r, struct text *out) {
 
 static bool give_up(struct ring *r, int64_t still_ns) {
     struct text list = {0};
-    int missing = list_missing(r, &list);
+    int missing = r->peer < 0 ? list_missing(r, &list) : 0;
     double seconds = (double)still_ns * 1e-9;
-    if (missing)
+    if (r->peer >= 0)
+        ring_break(r, "rank %d did not come to %s in %.3g s (ZL_GROUP_TIMEOUT)", r->peer, r->name, seconds);
+    else if (missing)
         ring_break(r, "rank%s %s did not come to %s number %llu in %.3g s (ZL_GROUP_TIMEOUT)",
                    missing > 1 ? "s" : "", list.data ? list.data : "?", r->name,
                    (unsigned long long)r->number, seconds);

@@ -306,6 +306,7 @@ bool ring_run(zl_group g, const struct op_transfer *t) {
     bool pairs = group_is_between_ranks(t->kind);
     r->number += !pairs;
     r->name = t->name;
+    r->peer = pairs ? t->peer : -1;
     if (r->broken)
         return group_fail(&(struct group_place){g, t->name, r->number}, "%s", r->broken);
     struct group_head own = head_of(g, t, r->number);

@@ -7,7 +7,6 @@
 #include "group/group.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -20,8 +19,10 @@
 #include <unistd.h>
 
 #include "io/io.h"
+#include "schedule/schedule.h"
 
-enum { PAUSE_MS = 50, HELLO_NS = 2000000000, BACKLOG = 64, NONCE = 16, PROOF = 64 };
+enum { PAUSE_MS = 50, BACKLOG = 64, NONCE = 16, PROOF = 64 };
+static const int64_t HELLO_NS = 2000000000, ADDRESS_NS = 5000000000;
 
 // Files of hosts --------------------------------------------------------------------------------------------
 
@@ -96,13 +97,15 @@ void wire_free_hosts(struct wire_host *hosts, int count) {
 
 // Waiting ---------------------------------------------------------------------------------------------------
 
-// Waits until the socket is ready. Returns false, with errno ETIMEDOUT, at the deadline.
+// Waits until the socket is ready. Returns false, with errno ETIMEDOUT at the deadline, or EINTR if the
+// program wants to stop.
 static bool wait_for(int socket, short events, int64_t deadline) {
     struct pollfd p = {socket, events, 0};
     for (;;) {
         int64_t left = deadline - clock_ns();
-        if (left <= 0) {
-            errno = ETIMEDOUT;
+        bool stops = interrupt_wanted();
+        if (left <= 0 || stops) {
+            errno = stops ? EINTR : ETIMEDOUT;
             return false;
         }
         int n = poll(&p, 1, (int)MIN_OF(left / 1000000 + 1, 1000));
@@ -111,6 +114,12 @@ static bool wait_for(int socket, short events, int64_t deadline) {
         if (n < 0 && errno != EINTR)
             return false;
     }
+}
+
+// Returns whether the program wanted to stop while this thread waited for a connection: the error that this
+// leaves is of another kind than those of connections.
+static bool was_stopped(bool had_error) {
+    return !had_error && zl_error_which() == ZL_ERROR_STATE;
 }
 
 bool wire_put(int socket, const void *data, size_t bytes, int64_t deadline) {
@@ -154,24 +163,34 @@ static struct addrinfo *look_up(const struct wire_address *a, int flags) {
 static void set_options(int socket) {
     int one = 1;
     setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    fcntl(socket, F_SETFD, FD_CLOEXEC);
+}
+
+// Tries to listen at one address. Returns -1, with errno set, if that fails.
+static int try_listen(const struct addrinfo *a) {
+    int one = 1, s = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (s < 0)
+        return -1;
+    setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (!bind(s, a->ai_addr, a->ai_addrlen) && !listen(s, BACKLOG))
+        return s;
+    int why = errno;
+    close(s);
+    errno = why;
+    return -1;
 }
 
 int wire_listen(const struct wire_address *at) {
     struct addrinfo *found = look_up(at, AI_PASSIVE);
-    int one = 1, s = found ? socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
-    if (s >= 0)
-        setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    bool ok = s >= 0 && !bind(s, found->ai_addr, found->ai_addrlen) && !listen(s, BACKLOG) &&
-              !fcntl(s, F_SETFL, O_NONBLOCK);
-    if (found && !ok)
+    int s = -1;
+    if (!found)
+        return -1;
+    for (const struct addrinfo *a = found; s < 0 && a; a = a->ai_next)
+        s = try_listen(a);
+    if (s < 0)
         error_set(ZL_ERROR_IO, "group: this process cannot listen at %s:%s: %s", at->host, at->port,
                   strerror(errno));
-    if (found)
-        freeaddrinfo(found);
-    if (!ok && s >= 0)
-        close(s);
-    return ok ? s : -1;
+    freeaddrinfo(found);
+    return s;
 }
 
 int wire_port(int listener) {
@@ -200,12 +219,23 @@ static int try_connect(const struct addrinfo *a, int64_t deadline) {
     return -1;
 }
 
+// Tries each address of a name: of the two of localhost, for instance, a rank may listen at either one.
+// While others are left, an address that does not answer gets ADDRESS_NS.
+static int try_all(const struct addrinfo *found, int64_t deadline) {
+    int s = -1;
+    for (const struct addrinfo *a = found; s < 0 && a; a = a->ai_next)
+        s = try_connect(a, found->ai_next ? MIN_OF(deadline, clock_ns() + ADDRESS_NS) : deadline);
+    return s;
+}
+
 int wire_connect(const struct wire_address *to, int64_t deadline) {
     struct addrinfo *found = look_up(to, 0);
     if (!found)
         return -1;
     int s;
-    while ((s = try_connect(found, deadline)) < 0 && clock_ns() < deadline)
+    bool had_error = zl_error();
+    while ((s = try_all(found, deadline)) < 0 && clock_ns() < deadline && !interrupt_wanted() &&
+           !was_stopped(had_error))
         nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000}, NULL);
     freeaddrinfo(found);
     if (s < 0)
@@ -281,16 +311,19 @@ static bool welcome(int socket, uint32_t size, struct wire_name *who) {
               is_proof('C', &h, offsetof(struct hello, proof), h.proof) &&
               prove('A', h.nonce, NONCE, proof) && wire_put(socket, proof, PROOF, deadline);
     *who = h.name;
-    if (!ok && !had_error)
+    if (!ok && !had_error && !was_stopped(had_error))
         zl_clear_error();
     return ok;
 }
 
 int wire_accept(int listener, uint32_t size, struct wire_name *who, int64_t deadline) {
-    while (wait_for(listener, POLLIN, deadline)) {
-        int s = accept(listener, NULL, NULL);
+    bool had_error = zl_error();
+    while (!was_stopped(had_error) && wait_for(listener, POLLIN, deadline)) {
+        int s = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        if (s < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
+            return error_set(ZL_ERROR_IO, "group: no connection can be accepted: %s", strerror(errno)), -1;
         if (s < 0)
-            continue;
+            continue; // that connection has ended already
         set_options(s);
         if (welcome(s, size, who))
             return s;

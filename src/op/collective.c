@@ -5,7 +5,8 @@
 // same structure.
 //
 // Derivatives follow MLX: a result that is equal on all ranks has equal cotangents on all of them, so the
-// cotangent of a sum over ranks is the cotangent of each rank's input.
+// cotangent of a sum over ranks is the cotangent of each rank's input. That of a maximum is shared equally by
+// the ranks whose element is the maximum, as zl_max shares it.
 
 #include "op/ops.h"
 
@@ -138,13 +139,26 @@ static zl_array own_rows(const struct call *c, zl_array g) {
     return x->ndim ? part : zl_squeeze(part, ZL_AXES(0));
 }
 
+// Returns which elements of this rank are the maximum or minimum, and sets *ranks to the number of ranks that
+// have it, in this dtype.
+static zl_array winners(const struct call *c, zl_dtype dtype, zl_array *ranks) {
+    zl_array is = zl_equal(call_first(c), c->in[0]), ones = zl_astype(is, dtype);
+    *ranks = ones ? like(c, COLLECTIVE_ALL_SUM, ones) : NULL;
+    return is;
+}
+
+static zl_array vjp_of_extreme(const struct call *c, zl_array g) {
+    zl_array ranks, is = winners(c, (zl_dtype)g->dtype, &ranks);
+    return zl_where(is, zl_divide(g, ranks), op_number((zl_dtype)g->dtype, 0));
+}
+
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     zl_array g = cotangent[0];
     if (!g || input != 0 || c->inputs < 2)
         return NULL;
     switch (kind_of(c)) {
     case COLLECTIVE_ALL_MAX:
-    case COLLECTIVE_ALL_MIN: return op_winners(call_first(c), c->in[0], g);
+    case COLLECTIVE_ALL_MIN: return vjp_of_extreme(c, g);
     case COLLECTIVE_ALL_GATHER: return own_rows(c, g);
     case COLLECTIVE_SUM_SCATTER: return like(c, COLLECTIVE_ALL_GATHER, g);
     case COLLECTIVE_ALL_TO_ALL: return like(c, COLLECTIVE_ALL_TO_ALL, g);
@@ -155,8 +169,9 @@ static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) 
 
 // Returns the tangent of a maximum or minimum: the mean of the tangents of all inputs equal to it.
 static zl_array tangent_of_extreme(const struct call *c, zl_array tangent) {
-    zl_array is = zl_astype(zl_equal(call_first(c), c->in[0]), (zl_dtype)tangent->dtype);
-    return zl_divide(like(c, COLLECTIVE_ALL_SUM, zl_multiply(is, tangent)), like(c, COLLECTIVE_ALL_SUM, is));
+    zl_dtype dtype = (zl_dtype)tangent->dtype;
+    zl_array ranks, is = winners(c, dtype, &ranks), own = zl_where(is, tangent, op_number(dtype, 0));
+    return own ? zl_divide(like(c, COLLECTIVE_ALL_SUM, own), ranks) : NULL;
 }
 
 static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {

@@ -133,11 +133,7 @@ TEST(losses_are_those_of_one_rank_on_any_mesh) {
 
 // What a rank holds -----------------------------------------------------------------------------------------
 
-enum {
-    DEEP = 12,
-    BROAD = 256,
-    ADAM = 4
-}; // bytes per byte of a parameter, with its gradient and two states
+enum { DEEP = 12, BROAD = 256, ADAM = 4 }; // bytes per byte of a parameter, with its gradient and two states
 
 static zl_array deep_loss(zl_nn nn, int count, const zl_array *in, void *data) {
     zl_array x = in[0];
@@ -194,7 +190,7 @@ TEST(fsdp_keeps_a_share_and_two_layers) {
 
 // Checkpoints -----------------------------------------------------------------------------------------------
 
-static char folder[] = "/tmp/zellige-test-mesh-XXXXXX";
+static char folder[32] = "/tmp/zellige-test-mesh-XXXXXX";
 static const struct plan kept = {ZL_FLOAT32, "", "adamw", 700, 2, 0.5};
 
 static void path_of(const char *name, char out[256]) {
@@ -235,6 +231,19 @@ static int back_to_four(zl_group g) {
     return go_on(g, "fsdp=4", "one", 0, "again") + go_on(g, "fsdp=4", "again", 4, "ended");
 }
 
+// Only rank 0 loads the checkpoint: no step is made.
+static int loads_apart(zl_group g) {
+    char path[256];
+    zl_nn nn = open_table(&kept, g, "data=2");
+    zl_trainer t = nn ? open_trainer(&kept, nn) : NULL;
+    path_of("four", path);
+    bool ready = t && (zl_group_rank(g) || zl_trainer_load(t, path, "test"));
+    int wrong = !ready || take_step(t, nn, kept.dtype, NULL) || !strstr(zl_nn_error(nn), "after 0 to 3");
+    zl_trainer_free(t);
+    zl_nn_free(nn);
+    return wrong;
+}
+
 // Returns whether two checkpoints, loaded here, are the same file.
 static bool are_same(const char *a, const char *b) {
     char path[2][256];
@@ -272,6 +281,8 @@ TEST(checkpoints_load_on_any_mesh_without_a_changed_bit) {
     CHECK(are_same("undisturbed", "ended"));
     CHECK(!are_same("four", "ended"));
 
+    CHECK(ranks_run("ring", "cpu", 2, loads_apart));
+
     // If one of its files is missing, loading fails with that file's name.
     path_of("three", path);
     snprintf(remove, sizeof remove, "rm %s/three.*.2-of-3.safetensors", folder);
@@ -280,4 +291,27 @@ TEST(checkpoints_load_on_any_mesh_without_a_changed_bit) {
     snprintf(remove, sizeof remove, "rm -r %s", folder);
     CHECK(!system(remove));
     zl_clear_error();
+}
+
+// What an index names is removed with it only if it is named like a shard.
+TEST(a_forged_index_removes_no_other_files) {
+    static const char names[] = "book.safetensors\nforged.1-0.abc.1-of-1.safetensors\n";
+    char place[] = "/tmp/zellige-test-index-XXXXXX", path[3][256];
+    zl_text text = {names, sizeof names - 1};
+    REQUIRE(mkdtemp(place));
+    memcpy(folder, place, sizeof place);
+    snprintf(path[0], sizeof path[0], "%s/book.safetensors", folder);
+    snprintf(path[1], sizeof path[1], "%s/forged.1-0.abc.1-of-1.safetensors", folder);
+    path_of("forged", path[2]);
+    zl_file *index = zl_file_new();
+    CHECK(zl_file_add_metadata(index, &(zl_metadata){.name = "files", .text = &text, .texts = 1}));
+    for (int i = 0; i < 3; i++)
+        CHECK(zl_save_safetensors(path[i], index));
+    zl_file_free(index);
+    CHECK(go_on(NULL, "", NULL, 2, "forged") == 0);
+    CHECK(!access(path[0], F_OK));
+    CHECK(access(path[1], F_OK));
+    unlink(path[0]);
+    unlink(path[2]);
+    rmdir(place);
 }

@@ -187,6 +187,15 @@ def case_derivatives(g, seed):
     compare(np.array(grad), np.array(w), "float32", "all_sum")
     grad = mx.grad(lambda v: (w * mx.distributed.all_max(v, group=g)).sum())(x)
     compare(np.array(grad), np.where(all_x.max(0) == all_x[rank], np.array(w), 0), "float32", "all_max")
+    for op in ("all_max", "all_min"):  # a tie of all ranks, of all but the first, and none
+        sign = 1 if op == "all_max" else -1
+        tied = mx.array([1.0, min(rank, 1), rank]) * sign
+        extreme = lambda v, op=op: getattr(mx.distributed, op)(v, group=g)
+        shares = mx.array([1 / n, (rank > 0) / (n - 1), float(rank == n - 1)])
+        grad = mx.grad(lambda v: (mx.array([1.0, 10.0, 100.0]) * extreme(v)).sum())(tied)
+        compare(np.array(grad), np.array(shares * mx.array([1.0, 10.0, 100.0])), "float32", op)
+        _, t = mx.jvp(extreme, [tied], [mx.full((3,), float(rank))])  # the same shares, of what each rank has
+        compare(np.array(t[0]), np.array([(n - 1) / 2, n / 2, n - 1], np.float32), "float32", op)
     many = mx.array(numbers(1, (n * n * 2, 3), "float32", seed))
     grad = mx.grad(lambda v: (many * mx.distributed.all_gather(v, group=g)).sum())(x)
     compare(np.array(grad), np.array(many)[rank * n * 2:(rank + 1) * n * 2], "float32", "all_gather")
@@ -279,6 +288,13 @@ def case_absent(g, seed):
         sys.stdin.read()  # until the parent has seen the others fail
         return None
     mx.eval(mx.distributed.all_max(mx.zeros((3,)), group=g))
+
+
+def case_unsent(g, seed):
+    """Rank 1 waits for what rank 0 never sends; the others have no part in it."""
+    if g.rank() == 1:
+        mx.eval(mx.distributed.recv((3,), mx.float32, 0, group=g))
+    sys.stdin.read()  # until the parent has seen it fail
 
 
 def case_victim(g, seed):

@@ -164,6 +164,30 @@ class Failures(unittest.TestCase):
         for _ in range(50 if LONG else 1):
             self.after("absent", 4, lambda ranks: None, 1, ("all_max number 2", "rank 1 did not come"))
 
+    def test_a_rank_never_sends(self):
+        with Ranks("unsent", 4, timeout=3) as ranks:
+            code, out = ranks.end(1)
+            self.assertEqual(code, 3, out)
+            self.assertIn("rank 0 did not come to recv", out)
+
+    def test_ctrl_c_while_others_are_awaited(self):
+        port = free_ports(1)[0]
+        env = dict(os.environ, RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port - 1), ZL_GROUP_TIMEOUT="100")
+        with subprocess.Popen([sys.executable, WORKER, "training", "1"], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True) as rank:
+            end = time.monotonic() + WAIT
+            while time.monotonic() < end:  # until it listens; who connects without a word is a stranger
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                    break
+                time.sleep(0.05)
+            rank.send_signal(signal.SIGINT)
+            try:
+                out, _ = rank.communicate(timeout=30)
+            finally:
+                rank.kill()
+            self.assertNotEqual(rank.returncode, 0, out)
+            self.assertIn("KeyboardInterrupt", out)
+
     def test_unequal_shapes(self):
         for case in ("unequal", "large_unequal") * (25 if LONG else 1):
             self.after(case, 4, lambda ranks: None, None, ("all_sum number 1", "ranks do not call the same"), timeout=20)

@@ -76,6 +76,17 @@ check "no price, though one is the most" says 'knows no price' exits 1 cloud lau
 check "a price below --max-price" "${launch[@]}" --yes --max-price 22 -- ./train
 check "holds where it was" in_task 'infra: "gcp/\*/us-east5-b"'
 forget
+echo 'Kubernetes (me@my.context)' >"$SKY_FAKE/place"
+check "where a place is no zone, too" "${launch[@]}" --yes --max-price 22 -- ./train
+check "it is whole" in_task 'infra: "kubernetes/me@my.context"'
+forget
+echo 'Some Cloud (x y)' >"$SKY_FAKE/place"
+check "a place that is not understood" says "at 'Some Cloud \(x y\)' alone: name a cloud" exits 1 "${launch[@]}" --yes --max-price 22 -- ./train
+check "is no launch" never '^launch -y'
+check "unless a region is given" "${launch[@]}" --infra gcp/us-east5 --yes --max-price 22 -- ./train
+check "where it stays" in_task 'infra: "gcp/us-east5"'
+rm "$SKY_FAKE/place"
+forget
 check "minutes without a job" cloud launch --gpus tpu-v6e-8 --yes --idle 5 -- ./train
 check "are SkyPilot's" asked '^launch -y -i 5 --down -c zl-v6e-8 '
 check "another launch of the same runs on it" says 'zl-v6e-8 is up: running there' "${launch[@]}" -- ./other
@@ -169,6 +180,7 @@ check "and finds them in the task" in_task '^  HF_TOKEN: null$'
 check "a value on the command line is refused" says 'a name alone' exits 1 cloud exec --secret HF_TOKEN=hf_abcdef -- true
 check "and not repeated" silent_of hf_abcdef cloud exec --secret HF_TOKEN=hf_abcdef -- true
 check "a token as a variable is refused" says 'use --secret HF_TOKEN' exits 1 cloud launch --render --env HF_TOKEN=hf_abcdef -- true
+check "in small letters, too" says 'use --secret hf_token' exits 1 cloud launch --render --env hf_token=hf_abcdef -- true
 check "a secret that there is not" says 'no such variable' exits 1 cloud exec --secret NOT_THERE -- true
 rm "$SKY_FAKE/hosts"
 
@@ -186,6 +198,7 @@ check "its end" says 'did jobs cancel -y -n train' cloud down --managed --yes tr
 check "the queue" says 'did jobs queue' cloud status --managed
 touch "$SKY_FAKE/fails"
 check "a job that fails leaves a controller" says 'sky-jobs-controller-1 +INIT' cloud launch --gpus H100:8 --managed --yes -- ./train
+check "and may have begun" says 'down --managed zl-H100-8. ends it' cloud launch --gpus H100:8 --managed --yes -- ./train
 
 # Home again --------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,11 @@
 // test_group.c - groups of processes: a group of one, errors, and rings whose ranks are children of the test.
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "device/ranks.h"
 #include "group/group.h"
@@ -51,6 +56,33 @@ TEST(addresses_are_read_or_refused) {
     memory_free(h.address);
 }
 
+TEST(each_address_of_a_name_is_tried) {
+    int listener = wire_listen(&(struct wire_address){"127.0.0.1", "0"});
+    REQUIRE(listener >= 0);
+    struct wire_address at = {.host = "localhost"}; // on many machines that is ::1 first
+    snprintf(at.port, sizeof at.port, "%d", wire_port(listener));
+    int s = wire_connect(&at, clock_ns() + 2000000000);
+    CHECK(s >= 0);
+    if (s >= 0)
+        close(s);
+    close(listener);
+}
+
+TEST(srun_numbers_of_jobs_may_be_large) {
+    struct group_invitation i;
+    ranks_forget_launchers();
+    setenv("SLURM_STEP_NODELIST", "node[3-5]", 1);
+    setenv("SLURM_PROCID", "1", 1);
+    setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+    setenv("SLURM_JOB_ID", "2147483647", 1);
+    CHECK(group_is_invited(&i) && i.rank == 1 && i.size == 2 && i.port >= 20000 && i.port < 30000);
+    CHECK_STR(i.host, "node3");
+    unsetenv("SLURM_STEP_NODELIST");
+    unsetenv("SLURM_PROCID");
+    unsetenv("SLURM_STEP_NUM_TASKS");
+    unsetenv("SLURM_JOB_ID");
+}
+
 // Returns the number of wrong results on a rank.
 static int sum_and_gather(zl_group g) {
     int rank = zl_group_rank(g), wrong = zl_group_size(g) != RANKS;
@@ -88,6 +120,50 @@ static int leave(zl_group g) {
         wrong += zl_eval(zl_all_sum(zl_scalar(1), g)) || !strstr(zl_error(), "rank 1 has ended");
     }
     return wrong;
+}
+
+// The child of a fork of a rank must not use the connections of its parent.
+static int fork_and_split(zl_group g) {
+    int status = 1;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(zl_group_split(g, 0, 0) || !strstr(zl_error() ? zl_error() : "", "child of a fork"));
+    waitpid(child, &status, 0);
+    return status != 0;
+}
+
+// What is equal on several ranks gets the cotangent in equal shares; NaN gets none.
+static bool largest(void *g, int count, const zl_array *in, zl_outputs *out) {
+    (void)count;
+    return zl_give(out, zl_sum(zl_all_max(in[0], g)));
+}
+
+static int share_cotangents(zl_group g) {
+    int rank = zl_group_rank(g), wrong = 0;
+    ZL_SCOPE {
+        zl_array grad, x = zl_from_f32((float[]){1, (float)(rank > 0), (float)rank}, ZL_SHAPE(3));
+        zl_outputs *value = zl_outputs_new();
+        wrong +=
+            !zl_value_and_grad((zl_fn){.call = largest, .data = g}, 1, &x, 1, (int[]){0}, value, &grad) ||
+            !zl_eval(grad);
+        const float *d = wrong ? NULL : zl_data_f32(grad);
+        wrong += !d || fabsf(d[0] - 1.0f / RANKS) > 1e-6f || d[1] != (rank > 0 ? 0.5f : 0.0f) ||
+                 d[2] != (float)(rank == RANKS - 1);
+        zl_outputs_free(value);
+    }
+    return wrong;
+}
+
+TEST(a_maximum_of_several_ranks_shares_its_cotangent) {
+    if (ranks_lack())
+        SKIP(ranks_lack());
+    CHECK(ranks_run("ring", NULL, RANKS, share_cotangents));
+}
+
+TEST(the_child_of_a_fork_is_refused) {
+    if (ranks_lack())
+        SKIP(ranks_lack());
+    CHECK(ranks_run("ring", NULL, 2, fork_and_split));
 }
 
 TEST(ranks_compute_together) {
