@@ -132,6 +132,20 @@ static bool give(struct zl_loop_ *l, const struct run *r, int index, int i, uint
 
 // A program asks --------------------------------------------------------------------------------------------
 
+// Returns whether a pair keeps the memory of an output, which then has no reference of its own.
+static bool is_in_pair(const struct zl_loop_ *l, zl_array out) {
+    for (int i = 0; i < l->pairs; i++) {
+        const struct loop_pair *p = &l->pair[i];
+        for (int k = 0; k < p->writers; k++)
+            if (p->writer[k] == out)
+                return true;
+        for (int k = 0; k < p->readers; k++)
+            if (p->reader[k] == out)
+                return true;
+    }
+    return false;
+}
+
 static void on_fail(struct binding *b, int index) {
     struct zl_loop_ *l = loop_of(b);
     struct call *c = b->call[index];
@@ -146,7 +160,7 @@ static void on_fail(struct binding *b, int index) {
     zl_clear_error();
     for (int i = 0; i < c->outputs; i++) {
         zl_array out = call_output(c, i);
-        if (out->storage)
+        if (out->storage && !is_in_pair(l, out))
             storage_release(out->storage);
         failure_retain(out->failure = l->failure);
         atomic_store(&out->state, ARRAY_FAILED);
@@ -273,9 +287,11 @@ static bool make_results(struct zl_loop_ *l) {
     return true;
 }
 
+// Sets the memory of arrays, but for those that failed, which have none.
 static void move(zl_array *list, int count, struct storage *to) {
     for (int i = 0; i < count; i++)
-        list[i]->storage = to;
+        if (array_state(list[i]) != ARRAY_FAILED)
+            list[i]->storage = to;
 }
 
 static void move_pairs(struct zl_loop_ *l, int64_t turn) {
@@ -308,8 +324,9 @@ static bool open_places(struct zl_loop_ *l) {
     return ok;
 }
 
+// After a failure only the places of the state, which come first, are sure to exist.
 static void close_places(struct zl_loop_ *l) {
-    for (int i = 0; i < l->places; i++)
+    for (int i = 0; i < (l->failure ? MIN_OF(l->states, l->places) : l->places); i++)
         publish(l, l->place[i].storage);
     map_free(&l->place_of);
     map_free(&l->root_of);
