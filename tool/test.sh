@@ -134,7 +134,8 @@ other_architecture() { # BUILD-OPTION...
     mkdir -p "$tmp/$other" && ln -s "$compiler" "$tmp/$other/cc" # what the library finds to compile kernels with
     part "$other: build" build "build-$other" zellige_test "$@" \
         --toolchain "cmake/toolchain-$other-linux-gnu.cmake" &&
-        part "$other: tests" "${emulator[@]}" "build-$other/test" "${jobs[@]}" --quick --except after_fork && # which qemu cannot
+        part "$other: tests" "${emulator[@]}" "build-$other/test" "${jobs[@]}" --brief \
+            --sample device/test_bm1690 --sample device/test_cuda --except after_fork && # which qemu cannot
         part "$other: CPU models" test/scripts/cpu_models.sh "build-$other"
 }
 
@@ -176,7 +177,7 @@ matrix() { # TEST-OPTION...
     part "ASan, UBSan: build" build build-sanitize zellige_test -DZL_SANITIZE=address,undefined "$with_generator" "$with_rows" \
         "-DCMAKE_C_COMPILER=$(sanitizing_compiler)" &&
         part "ASan, UBSan: tests" env ASAN_OPTIONS=use_sigaltstack=0 build-sanitize/test "${jobs[@]}" --quick --timeout 1800 --times 20 \
-            --except $interpreted && # LLVM, in PoCL, replaces that stack
+            --sample device/test_group_tile --except $interpreted && # LLVM, in PoCL, replaces that stack
         part "ASan, UBSan: kernels in the interpreter" build-sanitize/test --quick --timeout 1800 --seed 2 --sample $interpreted $interpreted
     part "TSan: build" build build-tsan zellige_test -DZL_SANITIZE=thread "$with_generator" "$with_rows" &&
         part "TSan: tests" env TSAN_OPTIONS=halt_on_error=1 "${without_aslr[@]}" \
