@@ -105,9 +105,10 @@ install: build ## Install under PREFIX (default /usr/local); DESTDIR for package
 uninstall: ## Remove what the last install wrote
 	@cmake -DMANIFEST=$(BUILD)/install_manifest.txt -P cmake/uninstall.cmake
 
-format: ## Format the C files with clang-format, and fill comments to 110 columns
+format: ## Format the C files with clang-format, and fill comments and documents to 110 columns
 	@find include src model cli test bench example tool -name '*.c' | xargs clang-format -i
 	@tool/wrap_comments.py
+	@tool/wrap_documents.py
 
 clean: ## Remove everything that was built
 	@for folder in build build-*; do test ! -f "$$folder/CMakeCache.txt" || rm -rf "$$folder"; done

@@ -34,6 +34,7 @@ if command -v python3 >/dev/null; then
     step "documents" python3 tool/check_docs.py . src cli model include python tool bench
     step "names in comments" python3 tool/check_names.py
     step "lines of 110 columns" python3 tool/check_lines.py
+    step "paragraphs of documents" tool/wrap_documents.py --check
     step "contracts of functions" python3 tool/check_contracts.py
     step "pictures of results" python3 bench/pictures.py --check
 else

@@ -147,6 +147,19 @@ finds_long_line() { # a comment of 111 columns is found in its line; one of 110,
     python3 tool/check_lines.py "$tmp/tree"
 }
 
+# Fills paragraphs, items and quotes, keeps what may not be broken, and does nothing the second time.
+fills_documents() {
+    local word paragraph
+    word=$(printf '%060d' 0)
+    paragraph="$word $word"
+    printf '%s\n' "a $paragraph" "" "- $paragraph" "> $paragraph" "" "| $paragraph |" "" '```' "$paragraph" '```' "\`$paragraph\`" >"$tmp/a.md"
+    tool/wrap_documents.py --check "$tmp/a.md" >"$tmp/log" && { echo "not reported"; return 1; }
+    [ "$(sed 's/.*a.md:\([0-9]*\):.*/\1/' "$tmp/log" | tr '\n' ' ')" = "1 3 4 " ] || { cat "$tmp/log"; return 1; }
+    tool/wrap_documents.py "$tmp/a.md"
+    printf '%s\n' "a $word" "$word" "" "- $word" "  $word" "> $word" "> $word" "" "| $paragraph |" "" '```' "$paragraph" '```' "\`$paragraph\`" | diff - "$tmp/a.md" &&
+        tool/wrap_documents.py --check "$tmp/a.md"
+}
+
 finds_contracts() { # of functions in a header, those are found whose comment has no verb, or that have none
     local text
     rm -rf "$tmp/tree"
@@ -224,6 +237,8 @@ if command -v python3 >/dev/null; then
     check "names in comments" python3 tool/check_names.py
     check "lines of 110 columns" python3 tool/check_lines.py
     check "lines finds a long comment and no table" finds_long_line
+    check "paragraphs of documents" tool/wrap_documents.py --check
+    check "documents are filled, but for what may not be broken" fills_documents
     check "contracts finds functions without a verb" finds_contracts
     check "names in comments accepts what is there" finds_name 'run_it() of row_group.c calls run_it; see row_group, run_x and NAME_it'
     check "names in comments finds a function that is gone" finds_name 'run_it calls run_that' run_that
