@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""follow_docs.py BUILD - does what doc/add-an-op.md, add-a-device.md and add-a-target.md say, literally, one after the other
-in a copy of the tree.
+"""follow_docs.py BUILD - does what doc/add-an-op.md, add-a-device.md, add-a-target.md and add-a-pass.md say, literally, one
+after the other in a copy of the tree.
 
 A block that names a file is put there: ```def src/op/elementwise.def adds its rows to that file, ```c src/... is the
-whole file. After each page the copy is built as anyone would, and has to have the op in C, in the documentation, in the tests and
-in every renderer, the device in the list of devices, or run a kernel for the target.
+whole file, ```diff src/... changes lines of it. After each page the copy is built as anyone would, and has to have the op in C, in
+the documentation, in the tests and in every renderer, the device in the list of devices, run a kernel for the target, or rewrite
+one in the pass.
 """
 
 import json
@@ -39,8 +40,22 @@ def run(folder, *command, lines=60):
 
 def file_blocks(page):
     """[(path, text)] of the blocks that name a file."""
-    found = re.findall(r"^```\w+ (\S+/\S+)\n(.*?)^```", page.read_text(), re.M | re.S)
-    return [(path, text) for path, text in found]
+    return re.findall(r"^```(?!diff)\w+ (\S+/\S+)\n(.*?)^```", page.read_text(), re.M | re.S)
+
+
+def change_blocks(page):
+    """[(path, text)] of the blocks that change lines of a file: each begins with a space, - or +."""
+    return re.findall(r"^```diff (\S+/\S+)\n(.*?)^```", page.read_text(), re.M | re.S)
+
+
+def change(tree, path, text):
+    """Whether the lines that the change leaves or removes are in the file, once, and so could be changed."""
+    def those_with(signs):
+        return "".join(line[1:] + "\n" for line in text.splitlines() if not line or line[0] in signs)
+    target = tree / path
+    old, before = target.read_text(), those_with(" -")
+    target.write_text(old.replace(before, those_with(" +")))
+    return old.count(before) == 1
 
 
 def put(tree, path, text):
@@ -66,6 +81,8 @@ def copy_and_build(page, folder):
         shutil.copytree(ROOT, tree, ignore=is_built)
     for path, text in file_blocks(page):
         put(tree, path, text)
+    for path, text in change_blocks(page):
+        check(f"{page.name}: the lines to change are in {path}", change(tree, path, text), text)
     built, text = run(tree, "env", "-u", "CMAKE_C_COMPILER_LAUNCHER", "make", "build",
                       "OPTIONS=-DZL_LEVELS=scalar -DCMAKE_C_FLAGS_RELEASE='-O0 -DNDEBUG -Wno-maybe-uninitialized'")
     check(f"{page.name}: the copy builds", built, text)
@@ -216,9 +233,26 @@ def try_target(page, folder):
         check(f"{name} computes what the target c does", ran and again and text == wanted, f"{text}\n{wanted}")
 
 
+def try_pass(page, folder):
+    tree = copy_and_build(page, folder)
+    if not tree:
+        return
+    names = [pathlib.Path(path).stem for path, _ in file_blocks(page)]
+    changed = {path for path, _ in change_blocks(page)}
+    check("a pass is a file, its name, and a line",
+          len(names) == 1 and changed == {"src/pass/pass.h", "src/pass/pipeline.c", "test/unit/test_pass.c"}, str(changed))
+    stages = run(tree, "build/zellige", "kernel", "show", "--stages")[1].split()
+    check(f"{names[0]} is a stage", names[0] in stages, str(stages))
+    shown, text = run(tree, "env", f"ZL_DUMP={names[0]}", "build/zellige", "kernel", "show", "--op", "exp", "--stage", "c", lines=10000)
+    check(f"ZL_DUMP prints kernels after {names[0]}", shown and f"{names[0]}" in text and "kernel" in text, text)
+    passed, text = run(tree, "build/test", "--quick", "--jobs", JOBS, "unit/test_pass", "render/test_row_kernels")
+    check("the tests of passes and rows pass", passed and " 0 failed" in text, text)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        for name, attempt in {"add-an-op.md": try_op, "add-a-device.md": try_device, "add-a-target.md": try_target}.items():
+        for name, attempt in {"add-an-op.md": try_op, "add-a-device.md": try_device, "add-a-target.md": try_target,
+                              "add-a-pass.md": try_pass}.items():
             page = ROOT / "doc" / name
             if not page.exists() or not file_blocks(page):
                 report("skipped", name, "no such page, or no block that names a file")
