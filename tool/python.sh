@@ -19,7 +19,9 @@ if [ "${1:-}" = --of-core ]; then
     exit
 fi
 [ -n "$base" ] || base=$(command -v python3)
-[ -x "$python" ] || "$base" -m venv "$venv" >&2
+exec 9>"$venv.lock" # others that want packages at the same time wait
+flock 9
+"$python" -c 'import pip' 2>/dev/null || "$base" -m venv --clear "$venv" >&2
 missing=()
 for package in "$@"; do
     "$python" -m pip show -q "${package%%[=<>[]*}" >/dev/null 2>&1 || missing+=("$package")
