@@ -95,10 +95,10 @@ bool pjrt_proto_next(struct pjrt_proto *p, struct pjrt_field *f);
 
 // An execution whose time a profile records.
 struct pjrt_timed {
-    int unit;
-    struct profile_record record;
+    int unit, lane;
+    uint32_t id;
+    int64_t begin, begin_ticks; // as of clock_ns() and clock_ticks()
     struct profile_work before;
-    int64_t begin; // as of clock_ns()
 };
 // Returns whether a profile is being recorded and the plugin has a profiler, which is started then. No other
 // execution is enqueued until pjrt_profile_close is called with the same *t. Sets no error.

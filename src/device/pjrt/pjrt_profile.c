@@ -91,6 +91,16 @@ static void start_session(void) {
         end_session(api);
 }
 
+static struct profile_record record_of(const struct pjrt_timed *t) {
+    return (struct profile_record){.kind = PROFILE_LAUNCH,
+                                   .unit = (uint8_t)t->unit,
+                                   .lane = (uint8_t)t->lane,
+                                   .id = t->id,
+                                   .begin = t->begin_ticks,
+                                   .device = &device_pjrt,
+                                   .name = "XLA program"};
+}
+
 bool pjrt_profile_open(struct pjrt_timed *t, int unit, int lane) {
     if (LIKELY(!profile_is_on()))
         return false;
@@ -107,21 +117,20 @@ bool pjrt_profile_open(struct pjrt_timed *t, int unit, int lane) {
         lock_give(&lock);
         return false;
     }
-    *t = (struct pjrt_timed){.unit = unit, .begin = clock_ns()};
-    t->record = (struct profile_record){.kind = PROFILE_LAUNCH,
-                                        .unit = (uint8_t)unit,
-                                        .lane = (uint8_t)lane,
-                                        .device = &device_pjrt,
-                                        .name = "XLA program"};
-    t->before = profile_open_launch(&t->record, false);
+    *t = (struct pjrt_timed){.unit = unit, .lane = lane, .begin = clock_ns()};
+    struct profile_record r = record_of(t);
+    t->before = profile_open_launch(&r, false);
+    t->id = r.id;
+    t->begin_ticks = r.begin;
     return true;
 }
 
 void pjrt_profile_close(struct pjrt_timed *t, const struct pjrt_executable *executable, bool is_enqueued) {
     bool had_error = zl_error();
-    profile_close_launch(&t->record, NULL, t->before);
+    struct profile_record r = record_of(t);
+    profile_close_launch(&r, NULL, t->before);
     if (is_enqueued && memory_grow(&ran, &ran_cap, ran_count + 1, sizeof *ran))
-        ran[ran_count++] = (struct ran){t->unit, t->record.id, t->begin, executable};
+        ran[ran_count++] = (struct ran){t->unit, t->id, t->begin, executable};
     if (!had_error)
         zl_clear_error();
     lock_give(&lock);
